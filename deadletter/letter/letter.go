@@ -1,0 +1,179 @@
+// Package letter is the row of one dead letter: one event that did not end in
+// success, whatever the reason, with everything that is needed to decide about
+// it and to bring it back. An event is one letter however often it is seen; its
+// id is derived from the event, so that a repeated delivery finds it again.
+//
+//	(no letter) -> open --> closed (final_status, who, why)
+//	                ^          |
+//	                '--reopen--'   a former life moves to history
+package letter
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
+)
+
+// FinalStatus is how a letter ended; "" while it is open.
+type FinalStatus string
+
+// The ends that a delivery itself can bring.
+const (
+	FinalSkippedCompleted FinalStatus = "SKIPPED_COMPLETED"
+	FinalDiscarded        FinalStatus = "DISCARDED"
+)
+
+// Life is a former life of a letter that was opened again.
+type Life struct {
+	ClosedAt    int64       `json:"closed_at"` // milliseconds since 1970
+	FinalStatus FinalStatus `json:"final_status"`
+	Code        Code        `json:"code"`
+	Generation  int64       `json:"generation"`
+}
+
+// maxLives bounds the history column.
+const maxLives = 20
+
+// Letter is one row of dead_letters. Times have millisecond precision.
+type Letter struct {
+	ID          string
+	Revision    int64
+	Fingerprint string
+	Code        Code
+	Target      string // what failed: fc:NAME, model:NAME, oss:, ots:
+	Reason      string // fixed text, never a part of the event
+
+	EventID     string
+	EventSource string
+	EventTime   time.Time
+	RawSHA256   string
+	RawRef      string // object name of the raw bytes
+
+	Key             string
+	InputDigest     string
+	Flow            string
+	Environment     string
+	ConsumerVersion string
+	TraceID         string
+	OriginalEventID string
+	Generation      int64
+
+	FirstFailedAt    time.Time
+	LastFailedAt     time.Time
+	DeliveryAttempts int64 // sightings of the event since the letter was first written
+
+	FinalStatus FinalStatus
+	ClosedAt    time.Time
+	History     []Life
+	ExpiresAt   time.Time
+}
+
+// ID is the id of the letter of an event: derived, and a hash, so that ranges
+// of letters split evenly.
+func ID(source, eventID, inputDigest string) string {
+	return idempotency.HashOf(map[string]string{"source": source, "event_id": eventID, "input_digest": inputDigest})
+}
+
+// RawID is the id of the letter of bytes that could not be decoded.
+func RawID(rawSHA256 string) string {
+	return idempotency.HashOf(map[string]string{"raw_sha256": rawSHA256})
+}
+
+// Open reports whether nobody has closed the letter yet.
+func (l Letter) Open() bool { return l.FinalStatus == "" }
+
+// seenAgain is the stored letter after one more sighting.
+func seenAgain(stored, seen Letter, reopen bool) Letter {
+	next := stored
+	next.Revision++
+	next.DeliveryAttempts++
+	next.LastFailedAt = seen.LastFailedAt
+	next.ExpiresAt = seen.ExpiresAt
+	if stored.Open() || reopen {
+		next.Code, next.Target, next.Reason = seen.Code, seen.Target, seen.Reason
+		next.Fingerprint = Fingerprint(next.Code, next.Target)
+		next.ConsumerVersion, next.RawRef = seen.ConsumerVersion, seen.RawRef
+	}
+	if !stored.Open() && reopen {
+		life := Life{stored.ClosedAt.UnixMilli(), stored.FinalStatus, stored.Code, stored.Generation}
+		next.History = append(append([]Life(nil), stored.History...), life)
+		if n := len(next.History); n > maxLives {
+			next.History = next.History[n-maxLives:]
+		}
+		next.FinalStatus, next.ClosedAt = "", time.Time{}
+	}
+	return next
+}
+
+func (l Letter) columns() (aliyun.Row, error) {
+	c := aliyun.Columns{Row: aliyun.Row{}}
+	c.Number("revision", l.Revision)
+	c.Text("fingerprint", l.Fingerprint)
+	c.Text("error_code", string(l.Code))
+	c.Text("class", string(l.Code.Class()))
+	c.Text("target", l.Target)
+	c.Text("reason", l.Reason)
+	c.Text("event_id", l.EventID)
+	c.Text("event_source", l.EventSource)
+	c.Time("event_time", l.EventTime)
+	c.Text("raw_sha256", l.RawSHA256)
+	c.Text("raw_ref", l.RawRef)
+	c.Text("idempotency_key", l.Key)
+	c.Text("input_digest", l.InputDigest)
+	c.Text("flow", l.Flow)
+	c.Text("environment", l.Environment)
+	c.Text("consumer_version", l.ConsumerVersion)
+	c.Text("trace_id", l.TraceID)
+	c.Text("original_event_id", l.OriginalEventID)
+	c.Number("generation", l.Generation)
+	c.Time("first_failed_at", l.FirstFailedAt)
+	c.Time("last_failed_at", l.LastFailedAt)
+	c.Number("delivery_attempts", l.DeliveryAttempts)
+	c.Text("final_status", string(l.FinalStatus))
+	c.Time("closed_at", l.ClosedAt)
+	c.Time("expires_at", l.ExpiresAt)
+	if len(l.History) > 0 {
+		history, err := json.Marshal(l.History)
+		if err != nil {
+			return nil, fmt.Errorf("encode letter: %w", err)
+		}
+		c.Text("history", string(history))
+	}
+	return c.Row, nil
+}
+
+func parse(id string, row aliyun.Row) (Letter, error) {
+	c := aliyun.Reader{Row: row}
+	l := Letter{
+		ID: id, Revision: c.Number("revision"), Fingerprint: c.Text("fingerprint"), Code: Code(c.Text("error_code")),
+		Target: c.Text("target"), Reason: c.Text("reason"),
+		EventID: c.Text("event_id"), EventSource: c.Text("event_source"), EventTime: eventTime(&c),
+		RawSHA256: c.Text("raw_sha256"), RawRef: c.Text("raw_ref"),
+		Key: c.Text("idempotency_key"), InputDigest: c.Text("input_digest"), Flow: c.Text("flow"),
+		Environment: c.Text("environment"), ConsumerVersion: c.Text("consumer_version"), TraceID: c.Text("trace_id"),
+		OriginalEventID: c.Text("original_event_id"), Generation: c.Number("generation"),
+		FirstFailedAt: c.Time("first_failed_at"), LastFailedAt: c.Time("last_failed_at"),
+		DeliveryAttempts: c.Number("delivery_attempts"), FinalStatus: FinalStatus(c.Text("final_status")),
+		ClosedAt: c.Time("closed_at"), ExpiresAt: c.Time("expires_at"),
+	}
+	if s := c.Text("history"); s != "" && c.Err == nil {
+		if err := json.Unmarshal([]byte(s), &l.History); err != nil {
+			c.Fail("history")
+		}
+	}
+	if c.Err != nil {
+		return Letter{}, fmt.Errorf("read letter %s: %w", id, c.Err)
+	}
+	return l, nil
+}
+
+// eventTime is what a producer wrote: any year at all.
+func eventTime(c *aliyun.Reader) time.Time {
+	if ms := c.Number("event_time"); ms != 0 {
+		return time.UnixMilli(ms).UTC()
+	}
+	return time.Time{}
+}

@@ -1,0 +1,110 @@
+package letter
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
+)
+
+// LetterTable is where dead letters live.
+var LetterTable = aliyun.Table{Name: "dead_letters", Key: "id"}
+
+// Table is the dead_letters table.
+type Table struct {
+	store *aliyun.Tablestore
+}
+
+// NewTable returns the table; it makes no call.
+func NewTable(store *aliyun.Tablestore) *Table { return &Table{store} }
+
+// rounds bounds how often a write looks again after losing a race.
+const rounds = 4
+
+// EnsureOpen makes sure that an open letter of the event is there: a new one,
+// one more sighting of an open one, or a closed one opened again with its
+// former life kept. Errors wrap idempotency.ErrUnavailable.
+func (t *Table) EnsureOpen(ctx context.Context, l Letter) error {
+	return t.put(ctx, l, true)
+}
+
+// EnsureSeen makes sure that a letter of the event is there and leaves a closed
+// one closed. l.FinalStatus is the end of a letter that is new: an event that
+// asks a question which a person has answered already.
+func (t *Table) EnsureSeen(ctx context.Context, l Letter) error {
+	return t.put(ctx, l, false)
+}
+
+func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
+	l.Revision, l.DeliveryAttempts = 1, 1
+	l.Fingerprint = Fingerprint(l.Code, l.Target)
+	if !l.Open() {
+		l.ClosedAt = l.LastFailedAt
+	}
+	row, err := l.columns()
+	if err != nil {
+		return err
+	}
+	err = t.store.Insert(ctx, LetterTable, l.ID, row)
+	if err == nil {
+		return nil
+	}
+	for range rounds {
+		if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+			break
+		}
+		stored, ok, readErr := t.Get(ctx, l.ID)
+		if readErr != nil {
+			return fmt.Errorf("write letter: %w", readErr)
+		}
+		if !ok {
+			break
+		}
+		if stored.LastFailedAt.Equal(l.LastFailedAt) && (stored.Open() || !reopen) {
+			return nil // this very sighting: its answer was lost
+		}
+		next := seenAgain(stored, l, reopen)
+		if row, err = next.columns(); err != nil {
+			return err
+		}
+		if stored.FinalStatus != "" && next.Open() {
+			row["final_status"], row["closed_at"] = nil, nil
+		}
+		if err = t.store.Update(ctx, LetterTable, l.ID, row, stored.Revision); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, err)
+}
+
+// Get reads a letter; ok is false where there is none.
+func (t *Table) Get(ctx context.Context, id string) (l Letter, ok bool, err error) {
+	row, ok, err := t.store.Get(ctx, LetterTable, id)
+	if err != nil {
+		return Letter{}, false, fmt.Errorf("read letter: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	if !ok {
+		return Letter{}, false, nil
+	}
+	if l, err = parse(id, row); err != nil {
+		return Letter{}, false, fmt.Errorf("%w: %w", idempotency.ErrUnavailable, err)
+	}
+	return l, true, nil
+}
+
+// List reads one page of letters by rising id, from an id on.
+func (t *Table) List(ctx context.Context, from string, limit int) (letters []Letter, next string, err error) {
+	page, err := t.store.Scan(ctx, LetterTable, from, "", limit, nil)
+	if err != nil {
+		return nil, "", fmt.Errorf("list letters: %w", err)
+	}
+	for i, row := range page.Rows {
+		l, err := parse(page.Keys[i], row)
+		if err != nil {
+			return nil, "", fmt.Errorf("list letters: %w", err)
+		}
+		letters = append(letters, l)
+	}
+	return letters, page.Next, nil
+}

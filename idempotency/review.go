@@ -1,0 +1,145 @@
+package idempotency
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/oncegate/oncegate/internal/aliyun"
+)
+
+// ReviewTable is where questions about the truth of the business wait for a person.
+var ReviewTable = aliyun.Table{Name: "reviews", Key: "id"}
+
+// ReviewKind is what a review asks.
+type ReviewKind string
+
+// ReviewConflict asks which of two inputs of one key holds.
+const ReviewConflict ReviewKind = "conflict"
+
+// ReviewState is where a review stands.
+type ReviewState string
+
+// A review is open until a person has answered.
+const (
+	ReviewOpen   ReviewState = "open"
+	ReviewClosed ReviewState = "closed"
+)
+
+// Resolution is what a person answered.
+type Resolution string
+
+// Answers that reject the input that a conflict asked about.
+const (
+	ResolvedKeepOld Resolution = "keep_old"
+	ResolvedDiscard Resolution = "discard"
+)
+
+// Review is one row of reviews.
+type Review struct {
+	ID           string
+	Kind         ReviewKind
+	State        ReviewState
+	Resolution   Resolution // "" while open
+	Revision     int64
+	Key          string
+	Flow         string
+	Environment  string
+	Assignee     string // the flow's owner
+	RecordDigest string // the input that the record holds
+	RecordStatus Status // when the question arose
+	EventDigest  string // the input that was refused
+	Source       string
+	EventID      string
+	FirstSeenAt  time.Time
+	ExpiresAt    time.Time
+}
+
+// ConflictID is the id of the review of one refused input: derived, so that a
+// repeated delivery meets the same review.
+func ConflictID(key, digest string) string {
+	return HashOf(map[string]string{"key": key, "kind": string(ReviewConflict), "digest": digest})
+}
+
+// Rejects reports whether a person has decided against the refused input.
+func (r Review) Rejects() bool {
+	return r.State == ReviewClosed && (r.Resolution == ResolvedKeepOld || r.Resolution == ResolvedDiscard)
+}
+
+// Reviews is the reviews table.
+type Reviews struct {
+	store *aliyun.Tablestore
+}
+
+// NewReviews returns the table; it makes no call.
+func NewReviews(store *aliyun.Tablestore) *Reviews { return &Reviews{store} }
+
+// Open makes sure that a review is there and returns it as stored.
+func (t *Reviews) Open(ctx context.Context, r Review) (Review, error) {
+	r.State, r.Revision = ReviewOpen, 1
+	err := t.store.Insert(ctx, ReviewTable, r.ID, r.columns())
+	if err == nil {
+		return r, nil
+	}
+	if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+		return Review{}, fmt.Errorf("open review: %w: %w", ErrUnavailable, err)
+	}
+	stored, ok, readErr := t.Get(ctx, r.ID)
+	if readErr != nil {
+		return Review{}, fmt.Errorf("open review: %w", readErr)
+	}
+	if !ok {
+		return Review{}, fmt.Errorf("open review: %w: %w", ErrUnavailable, err)
+	}
+	return stored, nil
+}
+
+// Get reads a review; ok is false where there is none.
+func (t *Reviews) Get(ctx context.Context, id string) (r Review, ok bool, err error) {
+	row, ok, err := t.store.Get(ctx, ReviewTable, id)
+	if err != nil || !ok {
+		if err != nil {
+			err = fmt.Errorf("read review: %w: %w", ErrUnavailable, err)
+		}
+		return Review{}, false, err
+	}
+	if r, err = parseReview(id, row); err != nil {
+		return Review{}, false, fmt.Errorf("read review: %w: %w", ErrUnavailable, err)
+	}
+	return r, true, nil
+}
+
+func (r Review) columns() aliyun.Row {
+	c := aliyun.Columns{Row: aliyun.Row{}}
+	c.Text("kind", string(r.Kind))
+	c.Text("state", string(r.State))
+	c.Number("revision", r.Revision)
+	c.Text("resolution", string(r.Resolution))
+	c.Text("idempotency_key", r.Key)
+	c.Text("flow", r.Flow)
+	c.Text("environment", r.Environment)
+	c.Text("assignee", r.Assignee)
+	c.Text("record_digest", r.RecordDigest)
+	c.Text("record_status", string(r.RecordStatus))
+	c.Text("event_digest", r.EventDigest)
+	c.Text("source", r.Source)
+	c.Text("event_id", r.EventID)
+	c.Time("first_seen_at", r.FirstSeenAt)
+	c.Time("expires_at", r.ExpiresAt)
+	return c.Row
+}
+
+func parseReview(id string, row aliyun.Row) (Review, error) {
+	c := aliyun.Reader{Row: row}
+	r := Review{
+		ID: id, Kind: ReviewKind(c.Text("kind")), State: ReviewState(c.Text("state")), Resolution: Resolution(c.Text("resolution")),
+		Revision: c.Number("revision"), Key: c.Text("idempotency_key"), Flow: c.Text("flow"), Environment: c.Text("environment"),
+		Assignee: c.Text("assignee"), RecordDigest: c.Text("record_digest"), RecordStatus: Status(c.Text("record_status")),
+		EventDigest: c.Text("event_digest"), Source: c.Text("source"), EventID: c.Text("event_id"),
+		FirstSeenAt: c.Time("first_seen_at"), ExpiresAt: c.Time("expires_at"),
+	}
+	if c.Err != nil {
+		return Review{}, fmt.Errorf("%w: %w", ErrRecord, c.Err)
+	}
+	return r, nil
+}
