@@ -1,0 +1,49 @@
+package flows
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// Task is what one run works on.
+type Task struct {
+	Key         string
+	Flow        string
+	Attempt     int64
+	InputDigest string
+	// RequestID is derived from the key: the same for every attempt of a task,
+	// never of the run. Send it along with every call to another system.
+	RequestID string
+	// Payload is the event's data as package strictjson reads it; Binary holds
+	// the bytes of data that is not JSON.
+	Payload any
+	Binary  []byte
+}
+
+// Processor does the work of a flow. It must not change anything outside: its
+// result is stored first, and what happens to the world comes after that.
+type Processor interface {
+	// Version names everything that shapes the result beside the input: code,
+	// prompt, model. A stored result of another version is not used again.
+	Version() string
+	// Process returns the fields of output.json. It should stop when ctx ends. An
+	// *Error says what kind of failure it is; any other error is unclassified.
+	Process(ctx context.Context, t Task) (map[string]any, error)
+}
+
+// Error is a failure whose kind is known.
+type Error struct {
+	idempotency.Failure
+	Err error // may be nil; never logged or stored
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("process: %s (%s)", e.Code, e.Target)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Reserved are the names in output.json that oncegate writes itself.
+var Reserved = []string{"schema_version", "idempotency_key", "flow", "attempt", "input_digest", "processor_version"}
