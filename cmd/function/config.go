@@ -1,0 +1,66 @@
+package main
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/oncegate/oncegate/flows"
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
+)
+
+// config is everything that the environment says, read once at start.
+type config struct {
+	cloud     aliyun.Cloud
+	keySecret []byte
+	model     flows.ModelOptions
+	policy    idempotency.Policy
+
+	reserveMin, reserveMax time.Duration
+	logLevel               slog.Level
+}
+
+// minKeySecret is the least length of the key secret, in bytes: a short one can
+// be guessed from the keys of known phone numbers.
+const minKeySecret = 32
+
+// readConfig reads and checks the environment. The error lists every problem by
+// variable and shows no value.
+func readConfig(getenv func(string) string) (config, error) {
+	env := aliyun.NewEnv(getenv)
+	env.OneOf("ONCEGATE_ROLE", "task")
+	c := config{
+		cloud: env.Cloud(),
+		model: flows.ModelOptions{
+			BaseURL: env.URL("ONCEGATE_MODEL_BASE_URL"),
+			Name:    env.Need("ONCEGATE_MODEL_NAME"),
+			APIKey:  env.Need("ONCEGATE_MODEL_API_KEY"),
+			Timeout: env.Duration("ONCEGATE_MODEL_TIMEOUT", 0),
+		},
+		keySecret: []byte(env.Text("ONCEGATE_KEY_SECRET", "")),
+	}
+	if n := len(c.keySecret); n > 0 && n < minKeySecret {
+		env.Reject("ONCEGATE_KEY_SECRET", "must have at least 32 characters")
+	}
+	p := idempotency.DefaultPolicy()
+	scale := env.Factor("ONCEGATE_TIME_SCALE", 1)
+	scaled := func(name string, fallback time.Duration) time.Duration {
+		return time.Duration(float64(env.Duration(name, fallback)) / scale)
+	}
+	p.Lease = scaled("ONCEGATE_LEASE", p.Lease)
+	p.Margin = scaled("ONCEGATE_LEASE_MARGIN", p.Margin)
+	p.BackoffBase = scaled("ONCEGATE_BACKOFF_BASE", p.BackoffBase)
+	p.BackoffMax = scaled("ONCEGATE_BACKOFF_MAX", p.BackoffMax)
+	p.RetryAfterMax = scaled("ONCEGATE_RETRY_AFTER_MAX", p.RetryAfterMax)
+	p.Retention = env.Duration("ONCEGATE_RETENTION", p.Retention)
+	c.policy = p
+	c.reserveMin = scaled("ONCEGATE_RESERVE_MIN", 2*time.Second)
+	c.reserveMax = scaled("ONCEGATE_RESERVE_MAX", 10*time.Second)
+	if c.reserveMax < c.reserveMin {
+		env.Reject("ONCEGATE_RESERVE_MAX", "must not be less than ONCEGATE_RESERVE_MIN")
+	}
+	if err := c.logLevel.UnmarshalText([]byte(env.Text("ONCEGATE_LOG_LEVEL", "info"))); err != nil {
+		env.Reject("ONCEGATE_LOG_LEVEL", "must be debug, info, warn or error")
+	}
+	return c, env.Err()
+}

@@ -1,0 +1,121 @@
+// Command function is the binary that runs on Function Compute (runtime go1):
+// it reads its configuration from the environment once, and handles one event an
+// invocation with the credentials of that invocation.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/aliyun/fc-runtime-go-sdk/fc"
+	"github.com/aliyun/fc-runtime-go-sdk/fc/messages"
+	"github.com/aliyun/fc-runtime-go-sdk/fccontext"
+
+	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/flows"
+	"github.com/oncegate/oncegate/handler"
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
+)
+
+func main() {
+	h, err := build(os.Getenv, os.Stderr)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "oncegate function cannot start:\n%v\n", err)
+		os.Exit(1)
+	}
+	fc.Start(func(ctx context.Context, raw []byte) (any, error) { return invoke(ctx, h, raw) })
+}
+
+// build wires the handler from the environment.
+func build(getenv func(string) string, logs io.Writer) (*handler.Handler, error) {
+	c, err := readConfig(getenv)
+	if err != nil {
+		return nil, err
+	}
+	skew := new(aliyun.Skew)
+	transport := aliyun.NewTransport(64)
+	shared := aliyun.Options{Credentials: invocationCredentials, Transport: transport, Skew: skew}
+	store, err := aliyun.NewTablestore(c.cloud.Endpoint, c.cloud.Instance, shared)
+	if err != nil {
+		return nil, err
+	}
+	bucket, err := aliyun.NewBucket(c.cloud.OSSEndpoint, c.cloud.Bucket, shared)
+	if err != nil {
+		return nil, err
+	}
+	c.model.Transport = transport
+	processors := flows.Processors(flows.NewModel(c.model))
+	set, err := flows.Embedded(processors)
+	if err != nil {
+		return nil, err
+	}
+	return handler.New(handler.Options{
+		Flows: set, Processors: processors,
+		Tasks: idempotency.NewTable(store, c.policy), Reviews: idempotency.NewReviews(store),
+		Letters: letter.NewTable(store), Artifacts: artifacts.NewStore(bucket, c.cloud.Encryption),
+		Environment: c.cloud.Environment, KeySecret: c.keySecret, Policy: c.policy,
+		ReserveMin: c.reserveMin, ReserveMax: c.reserveMax,
+		Now: time.Now, NewOwner: newOwner, Skew: skew.Value,
+		Log: slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: c.logLevel})),
+	})
+}
+
+// newOwner is a random token: the platform's request id may repeat on redelivery.
+func newOwner() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// invoke handles one invocation. The answer's error is a fixed text whose type
+// is the code: the runtime prints it and sends it to the caller.
+func invoke(ctx context.Context, h *handler.Handler, raw []byte) (any, error) {
+	var d handler.Delivery
+	if lc, ok := fccontext.FromContext(ctx); ok {
+		d = handler.Delivery{
+			RequestID: lc.RequestID, RetryCount: lc.RetryCount, FunctionName: lc.Function.Name, Version: version(lc.Service),
+		}
+	}
+	result, err := h.Handle(ctx, raw, d)
+	var retry *handler.RetryError
+	switch {
+	case errors.As(err, &retry):
+		// By value: a pointer or a wrapped error loses its type on the wire.
+		return nil, messages.InvokeResponse_Error{Type: string(retry.Code), Message: retry.Error()}
+	case err != nil:
+		return nil, messages.InvokeResponse_Error{Type: string(idempotency.CodeTemporaryUnavailable), Message: "not done yet; deliver again"}
+	}
+	return result, nil
+}
+
+func version(s fccontext.Service) string {
+	if s.VersionId != "" {
+		return s.VersionId
+	}
+	if s.Qualifier != "" {
+		return s.Qualifier
+	}
+	return "LATEST"
+}
+
+var errNoInvocation = errors.New("no credentials: the call belongs to no invocation, or the function has no role")
+
+// invocationCredentials are those of the invocation that ctx belongs to. They
+// rotate, so they are never kept.
+func invocationCredentials(ctx context.Context) (aliyun.Credentials, error) {
+	lc, ok := fccontext.FromContext(ctx)
+	if !ok || lc.Credentials.AccessKeyId == "" {
+		return aliyun.Credentials{}, errNoInvocation
+	}
+	c := lc.Credentials
+	return aliyun.Credentials{AccessKeyID: c.AccessKeyId, AccessKeySecret: c.AccessKeySecret, SecurityToken: c.SecurityToken}, nil
+}

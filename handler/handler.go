@@ -1,0 +1,314 @@
+// Package handler is the path of one event: from the bytes that EventBridge
+// delivers to an acknowledgement, or to an error that makes it deliver again.
+//
+//	decode -> flow -> key, digest -> claim -> adopt -> input.json -> process -> output.json -> settle
+//
+// The invariant: a delivery is acknowledged only when its business has
+// SUCCEEDED, when an open dead letter holds its raw bytes, or when a person has
+// answered the question it asks. Whatever cannot be stored makes the delivery
+// fail. Letters and reviews are written before the record that they explain, so
+// a crash in between only repeats them.
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/events"
+	"github.com/oncegate/oncegate/flows"
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// Options is what a handler works with. All fields without a default are required.
+type Options struct {
+	Flows      *flows.Set
+	Processors map[string]flows.Processor
+	Tasks      *idempotency.Table
+	Reviews    *idempotency.Reviews
+	Letters    *letter.Table
+	Artifacts  *artifacts.Store
+
+	Environment string
+	KeySecret   []byte // of sensitive key fields; may be empty where no flow has any
+	Policy      idempotency.Policy
+	// A run keeps a tenth of its time, within these bounds, to record a failure.
+	ReserveMin, ReserveMax time.Duration
+
+	Now       func() time.Time
+	NewOwner  func() string        // a random token for each run
+	Skew      func() time.Duration // how far this clock is ahead of the services' clocks
+	Log       *slog.Logger
+	CacheSize int // settled keys remembered by this instance; default 10,000
+}
+
+// largeEvent is the size from which on a queue message may not hold the event
+// as a dead letter: such an event's first retryable failure stores its letter.
+const largeEvent = 48 << 10
+
+// Handler handles deliveries. It is safe for concurrent use and keeps no
+// credentials.
+type Handler struct {
+	o       Options
+	settled *lru.Cache[string, settled]
+}
+
+// settled is a finished business that this instance has seen. The digest is
+// checked on every hit: the same key with another input is never answered from here.
+type settled struct {
+	digest    string
+	result    Result
+	expiresAt time.Time
+}
+
+// New returns a handler.
+func New(o Options) (*Handler, error) {
+	switch {
+	case o.Flows == nil, o.Processors == nil, o.Tasks == nil, o.Reviews == nil, o.Letters == nil, o.Artifacts == nil,
+		o.Now == nil, o.NewOwner == nil, o.Skew == nil, o.Log == nil:
+		return nil, errors.New("new handler: an option is missing")
+	case o.Environment == "":
+		return nil, errors.New("new handler: no environment")
+	case o.Policy.Lease <= 0 || o.Policy.Margin <= 0 || o.Policy.BackoffBase <= 0 || o.Policy.Retention <= 0 || o.ReserveMin <= 0 || o.ReserveMax < o.ReserveMin:
+		return nil, errors.New("new handler: a duration is not positive")
+	}
+	if len(o.KeySecret) == 0 {
+		if names := o.Flows.NeedsSecret(); len(names) > 0 {
+			return nil, fmt.Errorf("new handler: flow %s has sensitive key fields, and there is no key secret", names[0])
+		}
+	}
+	for _, f := range o.Flows.Flows {
+		if o.Processors[f.Processor] == nil {
+			return nil, fmt.Errorf("new handler: flow %s: there is no processor %s", f.Name, f.Processor)
+		}
+	}
+	if o.CacheSize == 0 {
+		o.CacheSize = 10_000
+	}
+	cache, err := lru.New[string, settled](o.CacheSize)
+	if err != nil {
+		return nil, fmt.Errorf("new handler: %w", err)
+	}
+	return &Handler{o, cache}, nil
+}
+
+// Delivery is what the platform says of one invocation.
+type Delivery struct {
+	RequestID    string
+	RetryCount   int    // of FC's own asynchronous retries
+	FunctionName string // names the target of letters: fc:NAME
+	Version      string // of the function that runs: the consumer version
+}
+
+// Handle handles one event. The only errors are *RetryError.
+func (h *Handler) Handle(ctx context.Context, raw []byte, d Delivery) (result Result, err error) {
+	one := &delivery{Handler: h, Delivery: d, raw: raw, received: h.o.Now()}
+	defer func() {
+		if p := recover(); p != nil {
+			// The value may hold data of the event; its type does not.
+			result, err = one.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("panic of type %T", p))
+		}
+		one.log(ctx, result, err)
+	}()
+	return one.handle(ctx)
+}
+
+// delivery is one event on its way.
+type delivery struct {
+	*Handler
+	Delivery
+	raw      []byte
+	received time.Time
+
+	event  *events.Event
+	flow   *flows.Flow
+	key    idempotency.Key
+	digest string
+}
+
+func (d *delivery) handle(ctx context.Context) (Result, error) {
+	var err error
+	if d.event, err = events.Decode(d.raw); err != nil {
+		return d.undecodable(ctx, err)
+	}
+	if d.flow = d.o.Flows.Find(d.event); d.flow == nil {
+		return d.flowless(ctx)
+	}
+	if d.digest, err = d.flow.Digest(d.event); err != nil {
+		return d.unusable(ctx, "its data has no canonical form")
+	}
+	if d.flow.Environment(d.event) != d.o.Environment {
+		return d.misdirected(ctx)
+	}
+	if d.key, err = d.flow.Key(d.event, d.o.KeySecret); err != nil {
+		return d.unusable(ctx, err.Error())
+	}
+	if known, ok := d.settled.Get(d.key.Hex); ok && known.digest == d.digest && d.received.Before(known.expiresAt) {
+		return d.result(known.result), nil
+	}
+	claim := d.claim()
+	if !d.flow.Enabled {
+		return d.flowOff(ctx, claim)
+	}
+	span, err := d.timeFor(ctx)
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	claim.Deadline = span.deadline
+	claimed, err := d.o.Tasks.Claim(ctx, claim, d.RetryCount > 0)
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	if claimed.Answer == idempotency.AnswerRun {
+		return d.run(ctx, claimed.Record, span)
+	}
+	return d.answer(ctx, claimed)
+}
+
+func (d *delivery) claim() idempotency.Claim {
+	return idempotency.Claim{
+		Key: d.key, InputDigest: d.digest, Owner: d.o.NewOwner(), Now: d.received, Budget: d.flow.MaxAttempts,
+		Target: d.target(), Flow: d.flow.Name, Environment: d.o.Environment,
+		Source: d.event.Source(), EventID: d.event.ID(), TraceID: traceID(d.event),
+		ConsumerVersion: d.Version, ProcessorVersion: d.processorVersion(),
+	}
+}
+
+func (d *delivery) target() string { return "fc:" + d.FunctionName }
+
+// processorVersion covers what the operator counts up and what the processor
+// says of itself.
+func (d *delivery) processorVersion() string {
+	return d.flow.ProcessorVersion + "." + d.o.Processors[d.flow.Processor].Version()
+}
+
+// span is the time that a run has.
+type span struct {
+	deadline time.Time // of the invocation; zero where none is known
+	workEnd  time.Time // when the work must end, so that a failure can be recorded
+}
+
+var (
+	errNoTime = errors.New("less time is left than recording a failure takes")
+	errSkew   = errors.New("this machine's clock is off by more than half the lease margin")
+)
+
+func (d *delivery) timeFor(ctx context.Context) (span, error) {
+	if skew := d.o.Skew(); max(skew, -skew) > d.o.Policy.Margin/2 {
+		return span{}, errSkew
+	}
+	deadline, known := ctx.Deadline()
+	end := deadline
+	if !known {
+		deadline, end = time.Time{}, d.received.Add(d.o.Policy.Lease)
+	}
+	left := end.Sub(d.received)
+	reserve := min(max(left/10, d.o.ReserveMin), d.o.ReserveMax)
+	if left <= reserve {
+		return span{}, errNoTime
+	}
+	return span{deadline, end.Add(-reserve)}, nil
+}
+
+// answer turns what a claim met into what the platform is told.
+func (d *delivery) answer(ctx context.Context, c idempotency.Claimed) (Result, error) {
+	switch c.Answer {
+	case idempotency.AnswerDuplicate:
+		d.remember(c.Record)
+		return d.ofRecord(DecisionDuplicate, c.Record), nil
+	case idempotency.AnswerInProgress:
+		return d.retryOf(DecisionInProgress, idempotency.CodeInProgress, c.Record, nil)
+	case idempotency.AnswerTooEarly:
+		return d.retryOf(DecisionRetry, c.Record.LastErrorCode, c.Record, nil)
+	case idempotency.AnswerConflict:
+		return d.conflict(ctx, c.Record)
+	case idempotency.AnswerSuperseded:
+		return d.superseded(ctx, c.Record)
+	case idempotency.AnswerExhausted:
+		return d.exhausted(ctx, c)
+	case idempotency.AnswerFinal:
+		return d.failedFinal(ctx, c.Record)
+	case idempotency.AnswerOutcomeUnknown:
+		return d.outcomeUnknown(ctx, c.Record)
+	default:
+		return d.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("record of version %d with status %q cannot be acted on",
+			c.Record.RecordVersion, c.Record.Status))
+	}
+}
+
+func (d *delivery) remember(r idempotency.Record) {
+	d.settled.Add(d.key.Hex, settled{d.digest, d.ofRecord(DecisionDuplicate, r), r.ExpiresAt})
+}
+
+// result fills in what every result says of its event.
+func (d *delivery) result(r Result) Result {
+	if d.event != nil {
+		r.EventID, r.EventSource = d.event.ID(), d.event.Source()
+	}
+	if d.flow != nil {
+		r.Flow = d.flow.Name
+	}
+	r.Key = d.key.Hex
+	return r
+}
+
+func (d *delivery) ofRecord(decision Decision, r idempotency.Record) Result {
+	return d.result(Result{
+		Decision: decision, Status: r.Status, Attempt: r.Attempt, ResultRef: r.ResultRef.Object, ErrorCode: r.LastErrorCode,
+	})
+}
+
+func (d *delivery) retry(code idempotency.Code, err error) (Result, error) {
+	r := d.result(Result{Decision: DecisionRetry, ErrorCode: code})
+	return r, &RetryError{code, r, err}
+}
+
+func (d *delivery) retryOf(decision Decision, code idempotency.Code, rec idempotency.Record, err error) (Result, error) {
+	if code == "" {
+		code = idempotency.CodeTemporaryUnavailable
+	}
+	r := d.ofRecord(decision, rec)
+	r.ErrorCode = code
+	return r, &RetryError{code, r, err}
+}
+
+// log writes the one line of a delivery. Nothing in it comes from the event but
+// its id, source and derived hashes.
+func (d *delivery) log(ctx context.Context, r Result, err error) {
+	level, cause := slog.LevelInfo, ""
+	var re *RetryError
+	if errors.As(err, &re) {
+		level = slog.LevelWarn
+		if re.err != nil {
+			cause = re.err.Error()
+		}
+	}
+	d.o.Log.LogAttrs(ctx, level, "delivery",
+		slog.String("decision", string(r.Decision)), slog.String("event_id", r.EventID), slog.String("event_source", r.EventSource),
+		slog.String("flow", r.Flow), slog.String("idempotency_key", r.Key), slog.String("status", string(r.Status)),
+		slog.Int64("attempt", r.Attempt), slog.String("result_ref", r.ResultRef), slog.String("error_code", string(r.ErrorCode)),
+		slog.String("letter_id", r.LetterID), slog.String("reason", r.Reason), slog.String("cause", cause),
+		slog.String("request_id", d.RequestID), slog.String("consumer_version", d.Version),
+		slog.Int64("took_ms", d.o.Now().Sub(d.received).Milliseconds()))
+}
+
+// traceID reads the trace id of a W3C traceparent, "" for anything else.
+func traceID(e *events.Event) string {
+	s := e.Extension("traceparent")
+	if len(s) != 55 || s[2] != '-' || s[35] != '-' {
+		return ""
+	}
+	id := s[3:35]
+	for _, r := range id {
+		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
+			return ""
+		}
+	}
+	return id
+}

@@ -1,0 +1,207 @@
+package handler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// cause is why an event becomes a letter.
+type cause struct {
+	code   letter.Code
+	target string
+	reason string // fixed text
+}
+
+// base is the letter of this delivery, not yet stored.
+func (d *delivery) base(c cause) letter.Letter {
+	raw := sha256.Sum256(d.raw)
+	rawHash := hex.EncodeToString(raw[:])
+	now := d.received
+	l := letter.Letter{
+		Code: c.code, Target: c.target, Reason: c.reason, RawSHA256: rawHash,
+		Environment: d.o.Environment, ConsumerVersion: d.Version,
+		FirstFailedAt: now, LastFailedAt: now, ExpiresAt: now.Add(d.o.Policy.Retention),
+		Key: d.key.Hex, InputDigest: d.digest,
+	}
+	if d.event == nil {
+		l.ID = letter.RawID(rawHash)
+		return l
+	}
+	l.ID = letter.ID(d.event.Source(), d.event.ID(), d.digest)
+	l.EventID, l.EventSource, l.EventTime, l.TraceID = d.event.ID(), d.event.Source(), d.event.Time(), traceID(d.event)
+	if d.flow != nil {
+		l.Flow = d.flow.Name
+	}
+	return l
+}
+
+// store keeps the raw bytes and makes sure of an open letter, in that order: a
+// letter never names bytes that are not there.
+func (d *delivery) store(ctx context.Context, c cause) (id string, err error) {
+	l := d.base(c)
+	if l.RawRef, err = d.o.Artifacts.PutLetter(ctx, l.ID, d.raw); err != nil {
+		return "", err
+	}
+	return l.ID, d.o.Letters.EnsureOpen(ctx, l)
+}
+
+// sight notes one more sighting of a question that a person has closed.
+func (d *delivery) sight(ctx context.Context, c cause, end letter.FinalStatus) (id string, err error) {
+	l := d.base(c)
+	l.FinalStatus = end
+	if l.RawRef, err = d.o.Artifacts.PutLetter(ctx, l.ID, d.raw); err != nil {
+		return "", err
+	}
+	return l.ID, d.o.Letters.EnsureSeen(ctx, l)
+}
+
+// acknowledgeLetter stores a letter and acknowledges; what cannot be stored must
+// come again.
+func (d *delivery) acknowledgeLetter(ctx context.Context, r Result, c cause) (Result, error) {
+	id, err := d.store(ctx, c)
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	r.LetterID, r.Reason = id, c.reason
+	return r, nil
+}
+
+func (d *delivery) undecodable(ctx context.Context, err error) (Result, error) {
+	return d.acknowledgeLetter(ctx, Result{Decision: DecisionDeadLetter},
+		cause{letter.CodeInvalidSchema, d.target(), err.Error()})
+}
+
+func (d *delivery) flowless(ctx context.Context) (Result, error) {
+	// The letter's id needs a digest, and no flow says what to leave out.
+	if d.event.Binary != nil {
+		d.digest = idempotency.DigestBinary(d.event.Binary)
+	} else {
+		payload, _ := d.event.Payload()
+		var err error
+		if d.digest, err = idempotency.Digest(payload); err != nil {
+			d.digest = ""
+		}
+	}
+	return d.acknowledgeLetter(ctx, d.result(Result{Decision: DecisionDeadLetter}),
+		cause{letter.CodeTargetNotFound, d.target(), "no flow wants this event: compare its type with `match` in flows.yaml"})
+}
+
+func (d *delivery) unusable(ctx context.Context, reason string) (Result, error) {
+	return d.acknowledgeLetter(ctx, d.result(Result{Decision: DecisionDeadLetter}),
+		cause{letter.CodeInvalidSchema, d.target(), reason})
+}
+
+func (d *delivery) misdirected(ctx context.Context) (Result, error) {
+	return d.acknowledgeLetter(ctx, d.result(Result{Decision: DecisionWrongEnvironment}),
+		cause{letter.CodeWrongEnvironment, d.target(), "the event names another environment than this function's"})
+}
+
+// flowOff keeps an event for later. What the record already answers is answered
+// as ever: a flow that is off runs nothing, and knows what it has done.
+func (d *delivery) flowOff(ctx context.Context, c idempotency.Claim) (Result, error) {
+	met, ok, err := d.o.Tasks.Peek(ctx, c)
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	if ok {
+		switch met.Answer {
+		case idempotency.AnswerRun, idempotency.AnswerTooEarly, idempotency.AnswerExhausted:
+		default:
+			return d.answer(ctx, met)
+		}
+	}
+	id, err := d.store(ctx, cause{letter.CodeParked, d.target(), "the flow is off"})
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	rec := met.Record
+	if !ok {
+		if rec, err = d.o.Tasks.Park(ctx, c); err != nil {
+			return d.retry(idempotency.CodeTemporaryUnavailable, err)
+		}
+		d.transition(ctx, rec)
+	}
+	r := d.ofRecord(DecisionParked, rec)
+	r.LetterID, r.Reason = id, "the flow is off"
+	return r, nil
+}
+
+// conflict asks a person which of two inputs of one key holds.
+func (d *delivery) conflict(ctx context.Context, rec idempotency.Record) (Result, error) {
+	review, err := d.o.Reviews.Open(ctx, idempotency.Review{
+		ID: idempotency.ConflictID(rec.Key, d.digest), Kind: idempotency.ReviewConflict, Key: rec.Key,
+		Flow: d.flow.Name, Environment: d.o.Environment, Assignee: d.flow.Owner,
+		RecordDigest: rec.InputDigest, RecordStatus: rec.Status, EventDigest: d.digest,
+		Source: d.event.Source(), EventID: d.event.ID(),
+		FirstSeenAt: d.received, ExpiresAt: d.received.Add(d.o.Policy.Retention),
+	})
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	c := cause{letter.CodeConflict, d.target(), "the same key came with another input"}
+	// Of the record's result nothing is said: it belongs to another input.
+	r := d.result(Result{Decision: DecisionConflict, Reason: c.reason, Status: rec.Status, Attempt: rec.Attempt})
+	if review.Rejects() {
+		id, err := d.sight(ctx, c, letter.FinalDiscarded)
+		if err != nil {
+			return d.retry(idempotency.CodeTemporaryUnavailable, err)
+		}
+		r.LetterID = id
+		return r, nil
+	}
+	return d.acknowledgeLetter(ctx, r, c)
+}
+
+func (d *delivery) superseded(ctx context.Context, rec idempotency.Record) (Result, error) {
+	c := cause{letter.CodeConflict, d.target(), "a reviewer has let another input hold"}
+	id, err := d.sight(ctx, c, letter.FinalSkippedCompleted)
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	r := d.result(Result{Decision: DecisionConflict, Reason: c.reason, LetterID: id, Status: rec.Status, Attempt: rec.Attempt})
+	return r, nil
+}
+
+// letterOfRecord stores the letter that explains a record's failure.
+func (d *delivery) letterOfRecord(ctx context.Context, rec idempotency.Record) (id string, err error) {
+	target := rec.LastErrorTarget
+	if target == "" {
+		target = d.target()
+	}
+	return d.store(ctx, cause{letter.CodeOf(rec.LastErrorCode), target, rec.LastErrorSummary})
+}
+
+// exhausted ends a record that has no attempt left: letter, record, acknowledgement.
+func (d *delivery) exhausted(ctx context.Context, c idempotency.Claimed) (Result, error) {
+	id, err := d.letterOfRecord(ctx, c.Next)
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	stored, err := d.o.Tasks.Settle(ctx, c.Record, c.Next)
+	if err != nil {
+		return d.notSettled(stored, err)
+	}
+	d.transition(ctx, stored)
+	r := d.ofRecord(DecisionFinal, stored)
+	r.LetterID = id
+	return r, nil
+}
+
+func (d *delivery) failedFinal(ctx context.Context, rec idempotency.Record) (Result, error) {
+	id, err := d.letterOfRecord(ctx, rec)
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	r := d.ofRecord(DecisionFinal, rec)
+	r.LetterID = id
+	return r, nil
+}
+
+func (d *delivery) outcomeUnknown(ctx context.Context, rec idempotency.Record) (Result, error) {
+	return d.acknowledgeLetter(ctx, d.ofRecord(DecisionOutcomeUnknown, rec),
+		cause{letter.CodeOutcomeUnknown, d.target(), "an effect may have happened; a person has to say whether it did"})
+}

@@ -1,0 +1,238 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/flows"
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
+)
+
+// run does the work of a claimed record: adopt or process, store, settle.
+func (d *delivery) run(ctx context.Context, rec idempotency.Record, s span) (Result, error) {
+	work, cancel := context.WithDeadline(ctx, s.workEnd)
+	defer cancel()
+	label := artifacts.Label{Key: rec.Key, Attempt: rec.Attempt, InputDigest: rec.InputDigest, ProcessorVersion: rec.ProcessorVersion}
+
+	// The input is off the critical path; settling waits for it.
+	input := make(chan error, 1)
+	go func() { input <- d.storeInput(work, label) }()
+
+	output, failure, err := d.output(work, rec, label)
+	if inputErr := <-input; inputErr != nil && failure == nil {
+		failure, err = storageFailure("oss:", inputErr), inputErr
+	}
+	if failure != nil {
+		return d.fail(ctx, rec, *failure, err)
+	}
+	done, err := d.o.Tasks.Complete(ctx, rec, output, d.o.Now())
+	if err != nil {
+		return d.notSettled(done, err)
+	}
+	d.transition(ctx, done)
+	d.remember(done)
+	return d.ofRecord(DecisionExecuted, done), nil
+}
+
+// notSettled answers a run whose settling write did not become the record.
+func (d *delivery) notSettled(stored idempotency.Record, err error) (Result, error) {
+	if errors.Is(err, idempotency.ErrNotOwner) {
+		if stored.Status == idempotency.StatusSucceeded && stored.InputDigest == d.digest {
+			d.remember(stored)
+			return d.ofRecord(DecisionDuplicate, stored), nil
+		}
+		return d.retryOf(DecisionInProgress, idempotency.CodeInProgress, stored, err)
+	}
+	return d.retry(idempotency.CodeTemporaryUnavailable, err)
+}
+
+func (d *delivery) storeInput(ctx context.Context, l artifacts.Label) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("store input: panic of type %T", p)
+		}
+	}()
+	body, err := json.Marshal(struct {
+		SchemaVersion int             `json:"schema_version"`
+		Key           string          `json:"idempotency_key"`
+		Flow          string          `json:"flow"`
+		InputDigest   string          `json:"input_digest"`
+		Event         json.RawMessage `json:"event"`
+	}{1, l.Key, d.flow.Name, l.InputDigest, d.raw})
+	if err != nil {
+		return fmt.Errorf("store input: %w", err)
+	}
+	return d.o.Artifacts.PutInput(ctx, l, body)
+}
+
+// output returns the stored output of this run: an earlier attempt's where there
+// is one, a new one otherwise. A failure comes with the error behind it.
+func (d *delivery) output(ctx context.Context, rec idempotency.Record, l artifacts.Label) (idempotency.Ref, *idempotency.Failure, error) {
+	if rec.Attempt > 1 {
+		stored, ok, err := d.o.Artifacts.Adopt(ctx, l)
+		if err != nil {
+			return idempotency.Ref{}, storageFailure("oss:", err), err
+		}
+		if ok {
+			d.o.Log.LogAttrs(ctx, slog.LevelInfo, "output adopted", slog.String("idempotency_key", rec.Key),
+				slog.Int64("attempt", rec.Attempt), slog.Int64("made_by_attempt", stored.Attempt))
+			return stored.Ref, nil, nil
+		}
+	}
+	fields, err := d.process(ctx, rec)
+	if err != nil {
+		return idempotency.Ref{}, failureOf(ctx, err, d.target()), err
+	}
+	body, err := outputBody(fields, rec)
+	if err != nil {
+		return idempotency.Ref{}, &idempotency.Failure{Code: idempotency.CodeUnclassified, Target: d.target(), Summary: "the processor's result cannot be stored"}, err
+	}
+	ref, err := d.o.Artifacts.PutOutput(ctx, l, body)
+	if err != nil {
+		return idempotency.Ref{}, storageFailure("oss:", err), err
+	}
+	return ref, nil, nil
+}
+
+// process runs the processor on its own goroutine, so that one that panics or
+// ignores its deadline cannot take the record of its failure with it.
+func (d *delivery) process(ctx context.Context, rec idempotency.Record) (map[string]any, error) {
+	type outcome struct {
+		fields map[string]any
+		err    error
+	}
+	payload, _ := d.event.Payload()
+	task := flows.Task{
+		Key: rec.Key, Flow: rec.Flow, Attempt: rec.Attempt, InputDigest: rec.InputDigest,
+		RequestID: "oncegate-" + rec.Key[:32], Payload: payload, Binary: d.event.Binary,
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- outcome{err: fmt.Errorf("panic of type %T", p)}
+			}
+		}()
+		fields, err := d.o.Processors[d.flow.Processor].Process(ctx, task)
+		done <- outcome{fields, err}
+	}()
+	select {
+	case o := <-done:
+		return o.fields, o.err
+	case <-ctx.Done():
+		// What it returns in the same moment still counts.
+		select {
+		case o := <-done:
+			return o.fields, o.err
+		default:
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func outputBody(fields map[string]any, rec idempotency.Record) ([]byte, error) {
+	if len(fields) == 0 {
+		return nil, errors.New("encode output: the processor returned nothing")
+	}
+	whole := make(map[string]any, len(fields)+len(flows.Reserved))
+	for name, v := range fields {
+		whole[name] = v
+	}
+	for _, name := range flows.Reserved {
+		if _, taken := fields[name]; taken {
+			return nil, fmt.Errorf("encode output: the name %s is reserved", name)
+		}
+	}
+	whole["schema_version"] = 1
+	whole["idempotency_key"] = rec.Key
+	whole["flow"] = rec.Flow
+	whole["attempt"] = rec.Attempt
+	whole["input_digest"] = rec.InputDigest
+	whole["processor_version"] = rec.ProcessorVersion
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(whole); err != nil {
+		return nil, fmt.Errorf("encode output: %w", err)
+	}
+	return body.Bytes(), nil
+}
+
+func failureOf(ctx context.Context, err error, target string) *idempotency.Failure {
+	var known *flows.Error
+	switch {
+	case errors.As(err, &known):
+		return &known.Failure
+	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+		return &idempotency.Failure{Code: idempotency.CodeTimeout, Target: target, Summary: "the run's time was over"}
+	default:
+		return &idempotency.Failure{Code: idempotency.CodeUnclassified, Target: target, Summary: "the processor failed without a code"}
+	}
+}
+
+// storageFailure is a failure of our own stores. It is always worth another
+// delivery: a right that is missing today must not end a business for good.
+func storageFailure(target string, err error) *idempotency.Failure {
+	f := &idempotency.Failure{Code: idempotency.CodeTemporaryUnavailable, Target: target}
+	var call *aliyun.Error
+	switch {
+	case errors.As(err, &call):
+		f.Summary = fmt.Sprintf("%s %s %s HTTP %d code %s request %s", call.Service, call.Op, call.Kind, call.Status, call.Code, call.RequestID)
+	case errors.Is(err, context.DeadlineExceeded):
+		f.Code = idempotency.CodeTimeout
+	}
+	return f
+}
+
+// fail records why a run did not succeed. What ends for good, or is too large
+// for a queue to hold, stores its letter first.
+func (d *delivery) fail(ctx context.Context, rec idempotency.Record, f idempotency.Failure, cause error) (Result, error) {
+	next, err := d.o.Tasks.PlanFail(rec, f, d.o.Now())
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	letterID := ""
+	if next.Status == idempotency.StatusFailedFinal || len(d.raw) > largeEvent {
+		if letterID, err = d.letterOfRecord(ctx, next); err != nil {
+			return d.retry(idempotency.CodeTemporaryUnavailable, err)
+		}
+	}
+	stored, err := d.o.Tasks.Settle(ctx, rec, next)
+	if err != nil {
+		return d.notSettled(stored, err)
+	}
+	d.transition(ctx, stored)
+	if stored.Status == idempotency.StatusFailedFinal {
+		r := d.ofRecord(DecisionFinal, stored)
+		r.LetterID = letterID
+		return r, nil
+	}
+	return d.retryOf(DecisionRetry, f.Code, stored, errors.New(failureText(f, cause)))
+}
+
+// failureText is for the log: codes and fixed texts, never the cause's own words.
+func failureText(f idempotency.Failure, cause error) string {
+	text := string(f.Code) + " of " + f.Target
+	if f.Summary != "" {
+		text += ": " + f.Summary
+	}
+	var call *aliyun.Error
+	if f.Summary == "" && errors.As(cause, &call) {
+		text += ": " + call.Error()
+	}
+	return text
+}
+
+// transition logs one state change.
+func (d *delivery) transition(ctx context.Context, r idempotency.Record) {
+	d.o.Log.LogAttrs(ctx, slog.LevelInfo, "transition",
+		slog.String("idempotency_key", r.Key), slog.String("status", string(r.Status)), slog.Int64("revision", r.Revision),
+		slog.Int64("attempt", r.Attempt), slog.String("error_code", string(r.LastErrorCode)), slog.String("error_target", r.LastErrorTarget),
+		slog.String("error_summary", r.LastErrorSummary), slog.String("event_id", r.EventID), slog.String("flow", r.Flow))
+}
