@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,11 +14,10 @@ const MaxEvent = 256 << 10
 
 // Codes of PublishError.
 const (
-	CodeTooLarge   = "EventTooLarge"   // over MaxEvent
-	CodeNotJSON    = "InvalidJSON"     // no single JSON value, a name twice in an object, or bad UTF-8
-	CodeNotEvent   = "InvalidEvent"    // JSON, but no CloudEvent of version 1.0
-	CodeTooLong    = "InvalidArgument" // an attribute over the length the service documents
-	CodeBusStopped = "BusClosed"
+	CodeTooLarge = "EventTooLarge"   // over MaxEvent
+	CodeNotJSON  = "InvalidJSON"     // no single JSON value, a name twice in an object, or bad UTF-8
+	CodeNotEvent = "InvalidEvent"    // JSON, but no CloudEvent of version 1.0
+	CodeTooLong  = "InvalidArgument" // an attribute over the length the service documents
 )
 
 // PublishError says why an event was not accepted. Its text holds nothing of the event.
@@ -30,25 +28,6 @@ type PublishError struct {
 
 func (e *PublishError) Error() string {
 	return "publish event: " + e.Code + ": " + e.Reason
-}
-
-// required lists the attributes that must be non-empty strings, with the
-// service's limit in characters; subject is optional.
-func attributes() []struct {
-	name     string
-	limit    int
-	required bool
-} {
-	return []struct {
-		name     string
-		limit    int
-		required bool
-	}{
-		{"id", 128, true},
-		{"source", 128, true},
-		{"type", 64, true},
-		{"subject", 512, false},
-	}
 }
 
 // checkEvent admits what PutEvents admits and returns the event decoded.
@@ -70,7 +49,16 @@ func checkEvent(raw []byte) (map[string]any, error) {
 	if event["specversion"] != "1.0" {
 		return nil, &PublishError{CodeNotEvent, "specversion is not 1.0"}
 	}
-	for _, a := range attributes() {
+	for _, a := range [...]struct {
+		name     string
+		limit    int // characters
+		required bool
+	}{
+		{"id", 128, true},
+		{"source", 128, true},
+		{"type", 64, true},
+		{"subject", 512, false},
+	} {
 		got, present := event[a.name]
 		if !present && !a.required {
 			continue
@@ -109,15 +97,4 @@ func (b *Bus) enrich(raw []byte, event map[string]any) []byte {
 	out = append(out, raw[:brace]...)
 	out = append(out, added.Bytes()...)
 	return append(out, raw[brace:]...)
-}
-
-func sleep(done <-chan struct{}, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-done:
-		return false
-	}
 }

@@ -1,0 +1,173 @@
+// Package modeltest stands in for an OpenAI-compatible model server, such as
+// Alibaba Cloud Model Studio in its compatible mode. It answers chat
+// completions on the real wire format, so that the real client is under test.
+//
+// Whoever writes the user message scripts the answer. A directive may stand
+// anywhere in it:
+//
+//	[[model status=429 retry_after=1 times=2]] [[model cut]] Order 17 is late.
+//
+// The first two calls with this content get 429, the third is cut, the fourth
+// and every later one get the normal answer. Calls are counted by content, so
+// one event's script does not disturb another's. The words are:
+//
+//	status=400..599   an error answer; code=TEXT and retry_after=SECONDS go with it
+//	cut               no answer, the connection is closed
+//	garbage           200 with HTML
+//	empty             200 without a body
+//	error200          200 with an error object; code=TEXT goes with it
+//	nochoices         200 with an empty list of choices
+//	finish=REASON     200 that ended for stop, length or content_filter
+//	delay=DURATION    before the rest, alone or with one of the others
+//	times=N           calls the directive lasts, default 1, -1 for ever
+//
+// A directive that is not understood is answered with 400 and a message that
+// says why: a scenario with a typing error must not pass as a normal call.
+//
+// The stand-in never deduplicates. Every completion has the call's number in
+// its id, so a call that was paid twice shows. Error texts and HTML repeat the
+// user's content on purpose: a client that logs provider text is found out.
+package modeltest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/oncegate/oncegate/internal/cloudtest"
+)
+
+// Options configures a server. The zero value is ready.
+type Options struct {
+	APIKey string           // accepted bearer key; empty: any non-empty one
+	Now    func() time.Time // default time.Now
+}
+
+// Server is a running stand-in; all methods are safe for concurrent use.
+//
+// In Faults the operation is ChatCompletion and the target is the value of the
+// X-Request-Id header.
+type Server struct {
+	Faults *cloudtest.Faults
+
+	engine  *engine
+	service *cloudtest.Service
+
+	mu       sync.Mutex
+	listener *cloudtest.Listener
+}
+
+// New returns a server that Transport reaches; Start gives it a socket as well.
+func New(o Options) *Server {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	e := &engine{opt: o, seen: map[string]int{}}
+	faults := &cloudtest.Faults{}
+	return &Server{
+		Faults: faults, engine: e,
+		service: &cloudtest.Service{Name: "model", Engine: e, Faults: faults, Now: o.Now},
+	}
+}
+
+// Start serves on a free port of 127.0.0.1.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener != nil {
+		return errors.New("start model server: already started")
+	}
+	l, err := cloudtest.Listen(s.handler())
+	if err != nil {
+		return err
+	}
+	s.listener = l
+	return nil
+}
+
+// Endpoint returns the base URL for a client, ending in /v1. Before Start its
+// host does not resolve, which suits Transport.
+func (s *Server) Endpoint() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return "http://model.invalid/v1"
+	}
+	return s.listener.URL + "/v1"
+}
+
+// Close stops the socket, if there is one, and cuts open calls.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return nil
+	}
+	l := s.listener
+	s.listener = nil
+	return l.Close()
+}
+
+// cut lets the engine ask for what a handler cannot do on a recorder: no
+// answer. It travels in the request's context, past the faults After.
+type cut struct{ asked bool }
+
+type cutKey struct{}
+
+func cutOf(ctx context.Context) *cut {
+	c, _ := ctx.Value(cutKey{}).(*cut)
+	return c
+}
+
+func withCut(r *http.Request) (*http.Request, *cut) {
+	c := &cut{}
+	return r.WithContext(context.WithValue(r.Context(), cutKey{}, c)), c
+}
+
+func (s *Server) handler() http.Handler {
+	inner := s.service.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, c := withCut(r)
+		inner.ServeHTTP(cutWriter{w, c}, r)
+	})
+}
+
+type cutWriter struct {
+	http.ResponseWriter
+	cut *cut
+}
+
+func (w cutWriter) WriteHeader(status int) {
+	if w.cut.asked {
+		panic(http.ErrAbortHandler)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController find the flusher.
+func (w cutWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Transport reaches the server without a socket, whatever the URL's host.
+func (s *Server) Transport() http.RoundTripper { return transport{s.service.Transport()} }
+
+type transport struct{ inner http.RoundTripper }
+
+func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	r, c := withCut(req)
+	resp, err := t.inner.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if c.asked {
+		resp.Body.Close()
+		if err := req.Context().Err(); err != nil {
+			return nil, err
+		}
+		return nil, io.EOF
+	}
+	resp.Request = req
+	return resp, nil
+}
