@@ -173,9 +173,12 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	out := ans.Body.Bytes()
+	if ans.truncated && len(out) == 0 {
+		return nil, io.EOF // half of nothing is a cut connection, as on a socket
+	}
 	resp := ans.Result()
 	resp.Request = req
-	out := ans.Body.Bytes()
 	if n, err := strconv.ParseInt(ans.Header().Get("Content-Length"), 10, 64); err == nil {
 		resp.ContentLength = n
 	}
