@@ -138,8 +138,8 @@ func (c cell) crc() byte {
 	return crc
 }
 
-// crc8 is CRC-8 with the polynomial 0x07, two bits of the input at a time by
-// multiplication: x * (x^2+x+1) over GF(2), folded once.
+// crc8 shifts one byte into a CRC-8 with the polynomial t^8+t^2+t+1. Modulo that
+// t^8 is t^2+t+1, so it takes one multiplication and one fold, and no table.
 func crc8(crc, in byte) byte {
 	x := uint16(crc ^ in)
 	x = x ^ x<<1 ^ x<<2 // up to 10 bits

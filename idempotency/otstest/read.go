@@ -1,0 +1,200 @@
+package otstest
+
+import (
+	"math"
+
+	"github.com/aliyun/aliyun-tablestore-go-sdk/tablestore/otsprotocol"
+	"github.com/golang/protobuf/proto"
+)
+
+const maxColumnsToGet = 128
+
+// readOptions are what the three reading calls share.
+type readOptions interface {
+	GetColumnsToGet() []string
+	GetTimeRange() *otsprotocol.TimeRange
+	GetMaxVersions() int32
+	GetFilter() []byte
+	GetStartColumn() string
+	GetEndColumn() string
+}
+
+// view decides what of a row is shown.
+type view struct {
+	columns  map[string]bool // empty: all
+	from, to string          // "" is open; to is exclusive
+	since    int64           // milliseconds
+	until    int64           // exclusive
+	versions int
+	filter   *condition
+}
+
+func newView(o readOptions) (*view, error) {
+	v := &view{from: o.GetStartColumn(), to: o.GetEndColumn(), until: math.MaxInt64, versions: math.MaxInt32}
+	if n := len(o.GetColumnsToGet()); n > maxColumnsToGet {
+		return nil, invalid("The number of columns from the request exceeds the limit, limit count: `%d` , column count:`%d`.", maxColumnsToGet, n)
+	}
+	v.columns = make(map[string]bool, len(o.GetColumnsToGet()))
+	for _, name := range o.GetColumnsToGet() {
+		if !validName(name) {
+			return nil, invalid("Invalid column name: `%s`.", name)
+		}
+		v.columns[name] = true
+	}
+	r, n := o.GetTimeRange(), o.GetMaxVersions()
+	switch {
+	case r == nil && n == 0:
+		return nil, invalid("No version condition is specified while querying row.")
+	case n < 0:
+		return nil, invalid("Invalid max versions: `%d` . Reason: Max versions must be positive.", n)
+	case n > 0:
+		v.versions = int(n)
+	}
+	if err := v.within(r); err != nil {
+		return nil, err
+	}
+	var err error
+	v.filter, err = compileCondition(o.GetFilter())
+	return v, err
+}
+
+func (v *view) within(r *otsprotocol.TimeRange) error {
+	switch {
+	case r == nil:
+	case r.SpecificTime != nil:
+		at := r.GetSpecificTime()
+		switch {
+		case r.StartTime != nil || r.EndTime != nil:
+			return invalid("Specific tiemstamp and time range cannot be given at the same time.")
+		case v.versions != math.MaxInt32:
+			return invalid("Specific tiemstamp and max versions cannot be given at the same time.")
+		case at < 0 || at == math.MaxInt64:
+			return invalid("Specific timestamp cannot be less than 0.")
+		}
+		v.since, v.until = at, at+1
+	case r.StartTime == nil || r.EndTime == nil:
+		return invalid("Start and end time must be given at the same time.")
+	case r.GetStartTime() < 0 || r.GetEndTime() < r.GetStartTime():
+		return invalid("Invalid time range: [`%d`, `%d`).", r.GetStartTime(), r.GetEndTime())
+	default:
+		v.since, v.until = r.GetStartTime(), r.GetEndTime()
+	}
+	return nil
+}
+
+// project shows a row; shown is false where the columns asked for or the
+// filter leave nothing of it. size is what the service bills.
+func (v *view) project(t *table, r *row, now int64) (out wireRow, size int, shown bool) {
+	out.pk = t.wire(r.pk)
+	keyAsked := false
+	for _, k := range t.schema {
+		keyAsked = keyAsked || v.columns[k.name]
+	}
+	for _, c := range r.columns {
+		if len(v.columns) > 0 && !v.columns[c.name] || c.name < v.from || v.to != "" && c.name >= v.to {
+			continue
+		}
+		n := 0
+		for _, ver := range t.limits.live(c, now) {
+			if ver.at < v.since || ver.at >= v.until {
+				continue
+			}
+			if n++; n > v.versions {
+				break
+			}
+			out.attrs = append(out.attrs, cell{name: c.name, val: ver.val, hasValue: true, at: ver.at, hasAt: true})
+		}
+	}
+	size = t.keySize(r.pk) + attrsSize(out.attrs)
+	if len(v.columns) > 0 && !keyAsked && len(out.attrs) == 0 {
+		return out, size, false
+	}
+	return out, size, v.filter.holds(out.stored)
+}
+
+// stored looks a column up in what was read: a filter sees only columns that
+// were asked for.
+func (r wireRow) stored(name string) []version {
+	for _, c := range r.pk {
+		if c.name == name {
+			return []version{{val: c.val}}
+		}
+	}
+	var found []version
+	for _, c := range r.attrs {
+		if c.name == name {
+			found = append(found, version{c.at, c.val})
+		}
+	}
+	return found
+}
+
+// keyRequest reads a request's primary key, which comes as a row without columns.
+func keyRequest(raw []byte) ([]cell, error) {
+	row, err := decodeRow(raw)
+	if err != nil {
+		return nil, err
+	}
+	if len(row.attrs) > 0 {
+		return nil, invalid("Attribute column cannot be given while reading data.")
+	}
+	if row.deleted {
+		return nil, invalid("Delete marker cannot be given.")
+	}
+	for _, c := range row.pk {
+		if c.val.kind == kindAutoInc {
+			return nil, invalid("PKAutoIncr can't be used for read operations.")
+		}
+	}
+	return row.pk, checkKeyCells(row.pk)
+}
+
+func (e *engine) getRow(body []byte, now int64) (proto.Message, error) {
+	req := new(otsprotocol.GetRowRequest)
+	if err := parse(body, req); err != nil {
+		return nil, err
+	}
+	switch {
+	case req.TransactionId != nil:
+		return nil, errTransaction()
+	case req.Token != nil:
+		return nil, invalid("Token is not supported here.")
+	}
+	v, err := newView(req)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	row, consumed, err := e.read(req.GetTableName(), req.GetPrimaryKey(), v, now)
+	if err != nil {
+		return nil, err
+	}
+	return &otsprotocol.GetRowResponse{Consumed: consumed, Row: row}, nil
+}
+
+// read finds one row; the caller holds the mutex. An absent or a hidden row is
+// empty, not nil, as the response requires the field.
+func (e *engine) read(name string, rawKey []byte, v *view, now int64) ([]byte, *otsprotocol.ConsumedCapacity, error) {
+	cells, err := keyRequest(rawKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := e.table(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	pk, err := t.keyFrom(cells, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := t.rows[keyOf(pk)]
+	if r == nil {
+		return []byte{}, capacity(1, 0), nil
+	}
+	out, size, shown := v.project(t, r, now)
+	if !shown {
+		return []byte{}, capacity(units(size), 0), nil
+	}
+	return encodeRows(out), capacity(units(size), 0), nil
+}
