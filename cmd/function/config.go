@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/oncegate/oncegate/flows"
@@ -12,6 +13,7 @@ import (
 // config is everything that the environment says, read once at start.
 type config struct {
 	cloud     aliyun.Cloud
+	flowsFile string // "" for the flows.yaml that is built in
 	keySecret []byte
 	model     flows.ModelOptions
 	policy    idempotency.Policy
@@ -30,7 +32,8 @@ func readConfig(getenv func(string) string) (config, error) {
 	env := aliyun.NewEnv(getenv)
 	env.OneOf("ONCEGATE_ROLE", "task")
 	c := config{
-		cloud: env.Cloud(),
+		cloud:     env.Cloud(),
+		flowsFile: env.Text("ONCEGATE_FLOWS_FILE", ""),
 		model: flows.ModelOptions{
 			BaseURL: env.URL("ONCEGATE_MODEL_BASE_URL"),
 			Name:    env.Need("ONCEGATE_MODEL_NAME"),
@@ -45,7 +48,12 @@ func readConfig(getenv func(string) string) (config, error) {
 	p := idempotency.DefaultPolicy()
 	scale := env.Factor("ONCEGATE_TIME_SCALE", 1)
 	scaled := func(name string, fallback time.Duration) time.Duration {
-		return time.Duration(float64(env.Duration(name, fallback)) / scale)
+		d := float64(env.Duration(name, fallback)) / scale
+		if d < 1 || d > math.MaxInt64/2 {
+			env.Reject("ONCEGATE_TIME_SCALE", "leaves no usable duration of "+name)
+			return fallback
+		}
+		return time.Duration(d)
 	}
 	p.Lease = scaled("ONCEGATE_LEASE", p.Lease)
 	p.Margin = scaled("ONCEGATE_LEASE_MARGIN", p.Margin)

@@ -54,7 +54,7 @@ func build(getenv func(string) string, logs io.Writer) (*handler.Handler, error)
 	}
 	c.model.Transport = transport
 	processors := flows.Processors(flows.NewModel(c.model))
-	set, err := flows.Embedded(processors)
+	set, err := loadFlows(c.flowsFile, processors)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +67,17 @@ func build(getenv func(string) string, logs io.Writer) (*handler.Handler, error)
 		Now: time.Now, NewOwner: newOwner, Skew: skew.Value,
 		Log: slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: c.logLevel})),
 	})
+}
+
+func loadFlows(file string, processors map[string]flows.Processor) (*flows.Set, error) {
+	if file == "" {
+		return flows.Embedded(processors)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("load flows: %w", err)
+	}
+	return flows.Load(raw, processors)
 }
 
 // newOwner is a random token: the platform's request id may repeat on redelivery.
@@ -84,6 +95,7 @@ func invoke(ctx context.Context, h *handler.Handler, raw []byte) (any, error) {
 		d = handler.Delivery{
 			RequestID: lc.RequestID, RetryCount: lc.RetryCount, FunctionName: lc.Function.Name, Version: version(lc.Service),
 		}
+		ctx = withCredentials(ctx, lc.Credentials)
 	}
 	result, err := h.Handle(ctx, raw, d)
 	var retry *handler.RetryError
@@ -109,13 +121,23 @@ func version(s fccontext.Service) string {
 
 var errNoInvocation = errors.New("no credentials: the call belongs to no invocation, or the function has no role")
 
+type credentialsKey struct{}
+
+// withCredentials hands an invocation's credentials to its calls. The SDK's own
+// FromContext writes to what it returns, so it must not run in two goroutines of
+// one invocation.
+func withCredentials(ctx context.Context, c fccontext.Credentials) context.Context {
+	return context.WithValue(ctx, credentialsKey{}, aliyun.Credentials{
+		AccessKeyID: c.AccessKeyId, AccessKeySecret: c.AccessKeySecret, SecurityToken: c.SecurityToken,
+	})
+}
+
 // invocationCredentials are those of the invocation that ctx belongs to. They
-// rotate, so they are never kept.
+// rotate, so they live no longer than ctx.
 func invocationCredentials(ctx context.Context) (aliyun.Credentials, error) {
-	lc, ok := fccontext.FromContext(ctx)
-	if !ok || lc.Credentials.AccessKeyId == "" {
+	c, _ := ctx.Value(credentialsKey{}).(aliyun.Credentials)
+	if c.AccessKeyID == "" {
 		return aliyun.Credentials{}, errNoInvocation
 	}
-	c := lc.Credentials
-	return aliyun.Credentials{AccessKeyID: c.AccessKeyId, AccessKeySecret: c.AccessKeySecret, SecurityToken: c.SecurityToken}, nil
+	return c, nil
 }

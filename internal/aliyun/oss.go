@@ -154,10 +154,10 @@ func (b *Bucket) List(ctx context.Context, prefix string, limit int) ([]string, 
 	return names, err
 }
 
-// Create creates the bucket with versioning enabled. A bucket that is there
-// already is left as it is.
-func (b *Bucket) Create(ctx context.Context) error {
-	return b.call(ctx, "CreateBucket", func(client *oss.Client, _ *oss.Bucket) error {
+// Create creates the bucket with versioning enabled; created is false for a
+// bucket that is there already, which is left as it is.
+func (b *Bucket) Create(ctx context.Context) (created bool, err error) {
+	err = b.call(ctx, "CreateBucket", func(client *oss.Client, _ *oss.Bucket) error {
 		exists, err := client.IsBucketExist(b.name)
 		if err != nil || exists {
 			return err
@@ -165,6 +165,8 @@ func (b *Bucket) Create(ctx context.Context) error {
 		if err := client.CreateBucket(b.name, oss.WithContext(ctx)); err != nil {
 			return err
 		}
+		created = true
 		return client.SetBucketVersioning(b.name, oss.VersioningConfig{Status: "Enabled"}, oss.WithContext(ctx))
 	})
+	return created, err
 }

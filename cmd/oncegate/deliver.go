@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/events"
+	"github.com/oncegate/oncegate/events/ebtest"
+	"github.com/oncegate/oncegate/flows"
+	"github.com/oncegate/oncegate/handler"
+	"github.com/oncegate/oncegate/handler/fctest"
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// The rules of the local bus.
+const (
+	patientRule   = "tasks"
+	impatientRule = "tasks-impatient"
+	impatientFrom = "demo.impatient"
+)
+
+// deliveryReport is the one document that `local deliver` prints.
+type deliveryReport struct {
+	SchemaVersion int            `json:"schema_version"`
+	Deliveries    []deliveryLine `json:"deliveries"`
+	Tasks         []taskLine     `json:"tasks"`
+	DeadLetters   int            `json:"dead_letters"` // open letters and messages in the dead-letter queue
+	Calls         callCounts     `json:"calls"`
+
+	letters, queued int
+}
+
+type deliveryLine struct {
+	File        string             `json:"file"`
+	EventID     string             `json:"event_id"`
+	EventSource string             `json:"event_source"`
+	Deliveries  int                `json:"deliveries"`
+	Outcome     string             `json:"outcome"`
+	Decision    handler.Decision   `json:"decision"`
+	Key         string             `json:"idempotency_key"`
+	Status      idempotency.Status `json:"status"`
+	Attempt     int64              `json:"attempt"`
+	ResultRef   string             `json:"result_ref"`
+	ErrorCode   string             `json:"error_code"`
+}
+
+type taskLine struct {
+	Key           string             `json:"idempotency_key"`
+	Flow          string             `json:"flow"`
+	Status        idempotency.Status `json:"status"`
+	Attempt       int64              `json:"attempt"`
+	ResultRef     string             `json:"result_ref"`
+	LastErrorCode idempotency.Code   `json:"last_error_code"`
+}
+
+type callCounts struct {
+	Model int `json:"model"`
+}
+
+// deliver runs all events through the local stack.
+func (a *app) deliver(ctx context.Context, o stackOptions, set *flows.Set, files []eventFile) (*deliveryReport, error) {
+	s, err := startStack(o)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if _, err := s.setup(ctx); err != nil {
+		return nil, err
+	}
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	bus, err := s.bus(o, abort)
+	if err != nil {
+		return nil, err
+	}
+	defer bus.Close()
+
+	tracked := make([]*ebtest.Tracking, len(files))
+	for i, f := range files {
+		fmt.Fprintf(a.err, "[%d/%d] %s ...", i+1, len(files), inert(f.name))
+		if tracked[i], err = publish(ctx, bus, f.raw); err != nil {
+			return nil, err
+		}
+		first, err := tracked[i].First(ctx)
+		if err != nil && !errors.Is(err, ebtest.ErrNoDelivery) {
+			return nil, interrupted(ctx, err)
+		}
+		fmt.Fprintf(a.err, " %s\n", progressOf(first))
+	}
+	report := &deliveryReport{SchemaVersion: 1, Deliveries: []deliveryLine{}, Tasks: []taskLine{}}
+	waiting := 0
+	for i, f := range files {
+		outcomes, err := tracked[i].Wait(ctx)
+		if err != nil {
+			return nil, interrupted(ctx, err)
+		}
+		for _, outcome := range outcomes {
+			line, err := s.line(ctx, set, o.keySecret, f, outcome)
+			if err != nil {
+				return nil, err
+			}
+			if outcome.Deliveries > 1 {
+				waiting++
+				fmt.Fprintf(a.err, "%s: %s after %d deliveries\n", inert(f.name), line.Outcome, line.Deliveries)
+			}
+			report.Deliveries = append(report.Deliveries, line)
+		}
+	}
+	return report, s.count(ctx, bus, report)
+}
+
+// bus is the local EventBridge: both retry policies, a rule each.
+func (s *stack) bus(o stackOptions, abort context.CancelCauseFunc) (*ebtest.Bus, error) {
+	target := func(ctx context.Context, d ebtest.Delivery) ebtest.Result {
+		resp, err := s.function.Invoke(ctx, fctest.Request{Payload: d.EventRaw})
+		var broken *fctest.StartError
+		switch {
+		case errors.As(err, &broken):
+			abort(fmt.Errorf("the function does not start: %w", err))
+			return ebtest.Result{ErrorType: "FunctionStartError"}
+		case err != nil:
+			return ebtest.Result{ErrorType: "ResourceExhausted"}
+		case resp.FunctionError != "":
+			return ebtest.Result{ErrorType: resp.ErrorType, RequestID: resp.RequestID}
+		}
+		return ebtest.Result{OK: true, Payload: resp.Payload, RequestID: resp.RequestID}
+	}
+	return ebtest.New(ebtest.Options{
+		Dir: o.stateDir, Bus: localEnvironment, TimeScale: o.timeScale, Rand: rand.Float64, Concurrency: 16,
+		Rules: []ebtest.Rule{
+			{
+				Name: patientRule, Pattern: json.RawMessage(`{"source":[{"anything-but":["` + impatientFrom + `"]}]}`),
+				Policy: ebtest.ExponentialDecayRetry, Target: target, DeadLetter: true,
+			},
+			{
+				Name: impatientRule, Pattern: json.RawMessage(`{"source":["` + impatientFrom + `"]}`),
+				Policy: ebtest.BackoffRetry, Target: target, DeadLetter: true,
+			},
+		},
+	})
+}
+
+// publish sends an event to the bus. What the bus refuses goes straight to the
+// function, as a queue source or a call by hand would hand it over.
+func publish(ctx context.Context, bus *ebtest.Bus, raw []byte) (*ebtest.Tracking, error) {
+	t, err := bus.Publish(ctx, raw)
+	var refused *ebtest.PublishError
+	if errors.As(err, &refused) {
+		return bus.Deliver(ctx, raw, patientRule), nil
+	}
+	return t, err
+}
+
+// interrupted prefers the reason for which the work was ended.
+func interrupted(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+func progressOf(r ebtest.Result) string {
+	if r.OK {
+		var answer handler.Result
+		if json.Unmarshal(r.Payload, &answer) == nil && answer.Decision != "" {
+			return string(answer.Decision)
+		}
+	}
+	return "will be delivered again (" + inert(r.ErrorType) + ")"
+}
+
+// line says what became of one event.
+func (s *stack) line(ctx context.Context, set *flows.Set, secret string, f eventFile, outcome ebtest.Outcome) (deliveryLine, error) {
+	line := deliveryLine{File: f.name, Deliveries: outcome.Deliveries, Outcome: outcome.Outcome}
+	if e, err := events.Decode(f.raw); err == nil {
+		line.EventID, line.EventSource = e.ID(), e.Source()
+	}
+	if outcome.Last.OK {
+		var answer handler.Result
+		if err := json.Unmarshal(outcome.Last.Payload, &answer); err != nil {
+			return line, fmt.Errorf("read the function's answer: %w", err)
+		}
+		line.Decision, line.Key, line.Status, line.Attempt = answer.Decision, answer.Key, answer.Status, answer.Attempt
+		line.ResultRef, line.ErrorCode = answer.ResultRef, string(answer.ErrorCode)
+		return line, nil
+	}
+	line.Decision, line.ErrorCode = handler.DecisionRetry, outcome.Last.ErrorType
+	if line.ErrorCode == string(idempotency.CodeInProgress) {
+		line.Decision = handler.DecisionInProgress
+	}
+	// An error carries a code alone: the rest stands in the record.
+	line.Key = keyOf(set, f.raw, []byte(secret)).Key
+	if line.Key == "" {
+		return line, nil
+	}
+	r, ok, err := idempotency.NewTable(s.store, idempotency.DefaultPolicy()).Get(ctx, line.Key)
+	if ok {
+		line.Status, line.Attempt, line.ResultRef = r.Status, r.Attempt, r.ResultRef.Object
+	}
+	return line, err
+}
+
+// count adds what the tables, the queue and the model saw.
+func (s *stack) count(ctx context.Context, bus *ebtest.Bus, report *deliveryReport) error {
+	records := idempotency.NewTable(s.store, idempotency.DefaultPolicy())
+	for from, more := "", true; more; more = from != "" {
+		page, next, err := records.List(ctx, from, "", 500)
+		if err != nil {
+			return err
+		}
+		for _, r := range page {
+			report.Tasks = append(report.Tasks, taskLine{r.Key, r.Flow, r.Status, r.Attempt, r.ResultRef.Object, r.LastErrorCode})
+		}
+		from = next
+	}
+	letters := letter.NewTable(s.store)
+	for from, more := "", true; more; more = from != "" {
+		page, next, err := letters.List(ctx, from, 500)
+		if err != nil {
+			return err
+		}
+		for _, l := range page {
+			if l.Open() {
+				report.letters++
+			}
+		}
+		from = next
+	}
+	queued, err := bus.DeadLetters()
+	if err != nil {
+		return err
+	}
+	report.queued = len(queued)
+	report.DeadLetters = report.letters + report.queued
+	report.Calls.Model = s.model.Calls()
+	return nil
+}
+
+func (r *deliveryReport) print(a *app) {
+	rows := make([][]string, len(r.Deliveries))
+	for i, d := range r.Deliveries {
+		happened := string(d.Decision)
+		if d.ErrorCode != "" {
+			happened += " (" + d.ErrorCode + ")"
+		}
+		if d.Outcome != ebtest.Acknowledged {
+			happened += ", " + d.Outcome
+		}
+		attempt := ""
+		if d.Attempt > 0 {
+			attempt = strconv.FormatInt(d.Attempt, 10)
+		}
+		rows[i] = []string{filepath.Base(d.File), d.EventID, strconv.Itoa(d.Deliveries), happened, string(d.Status), attempt, shortRef(d.ResultRef)}
+	}
+	printTable(a.out, []string{"file", "event", "deliveries", "what happened", "status", "attempt", "result"}, rows)
+	fmt.Fprintf(a.out, "\n%d events, %d tasks, %d model calls; dead letters: %d open in the table, %d in the queue\n",
+		len(r.Deliveries), len(r.Tasks), r.Calls.Model, r.letters, r.queued)
+	fmt.Fprintf(a.out, "Next: oncegate task list · oncegate task show KEY · the function's log: %s/function.log\n", a.stateDir)
+}

@@ -1,0 +1,126 @@
+// Command oncegate works on tasks and events: it runs the whole path on a local
+// cloud, shows what key an event gets, and reads the records.
+//
+// stdout is data, stderr is progress. Exit codes: 0 done, 1 failed, 2 usage, 130
+// interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+}
+
+// exitError ends the command with a code; its text may be empty where all has
+// been said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageErrorf(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// app is what every subcommand shares.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	getenv   func(string) string
+
+	output   string
+	stateDir string
+	target   string
+}
+
+func run(args []string, in io.Reader, out, errOut io.Writer, getenv func(string) string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{in: in, out: out, err: errOut, getenv: getenv}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var exit *exitError
+	if !errors.As(err, &exit) {
+		// Cobra's own errors are about the command line.
+		exit = &exitError{exitUsage, err}
+	}
+	if ctx.Err() != nil {
+		exit = &exitError{exitInterrupted, errors.New("interrupted; what was stored stays, and the same command goes on from there")}
+	}
+	if text := exit.Error(); text != "" {
+		fmt.Fprintf(errOut, "oncegate: %s\n", text)
+	}
+	if exit.code == exitUsage {
+		fmt.Fprintf(errOut, "Run 'oncegate --help' or 'oncegate COMMAND --help' for usage.\n")
+	}
+	return exit.code
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "oncegate",
+		Short: "Make one business action happen once, however often its event arrives",
+		Example: `  oncegate local deliver events/samples      run every sample on a local cloud
+  oncegate key events/samples/01-summary.json  show the key that an event gets
+  oncegate task list --status FAILED_FINAL     list the tasks that failed for good`,
+		Version:       buildVersion(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(a.localCommand(), a.keyCommand(), a.taskCommand(), a.setupCommand())
+	return root
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// runE wraps a command's work so that only errors marked as usage count as such.
+func runE(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := fn(cmd.Context(), args)
+		var exit *exitError
+		if err == nil || errors.As(err, &exit) {
+			return err
+		}
+		return &exitError{exitFailed, err}
+	}
+}

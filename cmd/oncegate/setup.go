@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) setupCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Create the tables, and locally the bucket",
+		Long: `Create the tables that oncegate needs, and on the local cloud its bucket.
+
+What is there already is checked and left as it is. The function itself never
+creates anything.`,
+		Example: `  oncegate setup --target local
+  oncegate setup --target cloud`,
+		Args: cobra.NoArgs,
+		RunE: runE(func(ctx context.Context, _ []string) error {
+			target, err := a.chosenTarget()
+			if err != nil {
+				return err
+			}
+			var created []string
+			if target == targetCloud {
+				store, _, err := a.cloudStore()
+				if err != nil {
+					return err
+				}
+				if created, err = createTables(ctx, store); err != nil {
+					return err
+				}
+			} else {
+				c, err := openCloud(a.stateDir)
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				if created, err = c.setup(ctx); err != nil {
+					return err
+				}
+			}
+			if a.output == outputJSON {
+				return printJSON(a.out, struct {
+					SchemaVersion int      `json:"schema_version"`
+					Target        string   `json:"target"`
+					Created       []string `json:"created"`
+				}{1, target, append([]string{}, created...)}, true)
+			}
+			if len(created) == 0 {
+				fmt.Fprintf(a.out, "%s: everything is there already\n", target)
+			}
+			for _, name := range created {
+				fmt.Fprintf(a.out, "%s: created %s\n", target, name)
+			}
+			return nil
+		}),
+	}
+	a.targetFlags(cmd)
+	a.outputFlag(cmd, outputTable, outputJSON)
+	return cmd
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/oncegate/oncegate/artifacts/osstest"
+	"github.com/oncegate/oncegate/flows/modeltest"
+	"github.com/oncegate/oncegate/handler/fctest"
+	"github.com/oncegate/oncegate/idempotency/otstest"
+	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/cloudtest"
+)
+
+// What the local cloud is called.
+const (
+	localInstance     = "oncegate"
+	localBucket       = "oncegate-local"
+	localEnvironment  = "oncegate-local"
+	localFunctionName = "oncegate-tasks"
+	localModel        = "local-model"
+	localModelKey     = "local-model-key"
+	// localKeySecret serves sample events alone: it is public.
+	localKeySecret = "local-key-secret-that-is-no-secret"
+)
+
+// stateFiles are what the local cloud keeps; --fresh removes just these.
+var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "function", "function.log"}
+
+// cloud is the durable half of the local cloud: records and objects.
+type cloud struct {
+	creds cloudtest.Credentials
+	ots   *otstest.Server
+	oss   *osstest.Server
+	store *aliyun.Tablestore
+}
+
+func openCloud(stateDir string) (*cloud, error) {
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("open local state: %w", err)
+	}
+	c := new(cloud)
+	var err error
+	if c.ots, err = otstest.New(otstest.Options{Dir: stateDir, Instance: localInstance, Credentials: &c.creds}); err != nil {
+		return nil, err
+	}
+	if c.oss, err = osstest.New(osstest.Options{Dir: stateDir, Credentials: &c.creds}); err != nil {
+		c.ots.Close()
+		return nil, err
+	}
+	if c.store, err = localTablestore(c.ots, &c.creds); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// localTablestore is the command's own client of a local Tablestore, in process.
+func localTablestore(server *otstest.Server, creds *cloudtest.Credentials) (*aliyun.Tablestore, error) {
+	return aliyun.NewTablestore("http://tablestore.local", localInstance, aliyun.Options{
+		Credentials: fixed(issue(creds)), Transport: server.Transport(),
+	})
+}
+
+func issue(creds *cloudtest.Credentials) aliyun.Credentials {
+	c := creds.Issue(time.Time{})
+	return aliyun.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: c.AccessKeySecret, SecurityToken: c.SecurityToken}
+}
+
+// setup creates tables and bucket where they are missing.
+func (c *cloud) setup(ctx context.Context) (created []string, err error) {
+	if created, err = createTables(ctx, c.store); err != nil {
+		return created, err
+	}
+	bucket, err := aliyun.NewBucket("http://127.0.0.1", localBucket, aliyun.Options{
+		Credentials: fixed(issue(&c.creds)), Transport: c.oss.Transport(),
+	})
+	if err != nil {
+		return created, err
+	}
+	fresh, err := bucket.Create(ctx)
+	if err == nil && fresh {
+		created = append(created, "bucket "+localBucket)
+	}
+	return created, err
+}
+
+// Close releases the state.
+func (c *cloud) Close() {
+	c.ots.Close()
+	c.oss.Close()
+}
+
+// stackOptions say how the local stack runs the function.
+type stackOptions struct {
+	stateDir     string
+	binary       string
+	flowsFile    string
+	timeScale    float64
+	instances    int
+	timeout      time.Duration // of the function
+	modelTimeout time.Duration
+	keySecret    string
+}
+
+// stack is the whole local cloud with the function on it.
+type stack struct {
+	*cloud
+	model    *modeltest.Server
+	function *fctest.Function
+	logs     *os.File
+}
+
+func startStack(o stackOptions) (s *stack, err error) {
+	c, err := openCloud(o.stateDir)
+	if err != nil {
+		return nil, err
+	}
+	s = &stack{cloud: c, model: modeltest.New(modeltest.Options{APIKey: localModelKey})}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	for _, start := range []func() error{c.ots.Start, c.oss.Start, s.model.Start} {
+		if err := start(); err != nil {
+			return nil, fmt.Errorf("start local cloud: %w", err)
+		}
+	}
+	if s.logs, err = os.Create(filepath.Join(o.stateDir, "function.log")); err != nil {
+		return nil, fmt.Errorf("start local cloud: %w", err)
+	}
+	env := []string{
+		"ONCEGATE_ENVIRONMENT=" + localEnvironment,
+		"ONCEGATE_TABLESTORE_ENDPOINT=" + c.ots.Endpoint(),
+		"ONCEGATE_TABLESTORE_INSTANCE=" + localInstance,
+		"ONCEGATE_OSS_ENDPOINT=" + c.oss.Endpoint(),
+		"ONCEGATE_OSS_BUCKET=" + localBucket,
+		"ONCEGATE_MODEL_BASE_URL=" + s.model.Endpoint(),
+		"ONCEGATE_MODEL_NAME=" + localModel,
+		"ONCEGATE_MODEL_API_KEY=" + localModelKey,
+		"ONCEGATE_MODEL_TIMEOUT=" + o.modelTimeout.String(),
+		"ONCEGATE_KEY_SECRET=" + o.keySecret,
+		fmt.Sprintf("ONCEGATE_TIME_SCALE=%g", o.timeScale),
+	}
+	if o.flowsFile != "" {
+		env = append(env, "ONCEGATE_FLOWS_FILE="+o.flowsFile)
+	}
+	binary, err := filepath.Abs(o.binary)
+	if err != nil {
+		return nil, fmt.Errorf("start local cloud: %w", err)
+	}
+	s.function, err = fctest.Start(fctest.Options{
+		Binary: binary, Env: env, FunctionName: localFunctionName, Qualifier: "live", VersionID: "1",
+		Instances: o.instances, Timeout: o.timeout, Stdout: s.logs, Stderr: s.logs,
+		Credentials: func() cloudtest.Credential { return c.creds.Issue(time.Now().Add(time.Hour)) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start local cloud: %w", err)
+	}
+	return s, nil
+}
+
+// Close stops everything that was started.
+func (s *stack) Close() {
+	if s.function != nil {
+		s.function.Close()
+	}
+	s.model.Close()
+	s.cloud.Close()
+	if s.logs != nil {
+		s.logs.Close()
+	}
+}
+
+// functionPackage is what `local` builds and runs.
+const functionPackage = "github.com/oncegate/oncegate/cmd/function"
+
+// buildFunction builds the function binary into the state folder.
+func buildFunction(ctx context.Context, stateDir string) (string, error) {
+	binary := filepath.Join(stateDir, "function")
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return "", fmt.Errorf("build function: %w", err)
+	}
+	goTool, err := exec.LookPath("go")
+	if err != nil {
+		return "", errors.New("build function: there is no go command; install Go, or give a built binary with --function")
+	}
+	var messages bytes.Buffer
+	cmd := exec.CommandContext(ctx, goTool, "build", "-o", binary, functionPackage)
+	cmd.Stdout, cmd.Stderr = &messages, &messages
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("build function: %w\n%s\nRun this inside a clone of oncegate, or give a built binary with --function", err, bytes.TrimSpace(messages.Bytes()))
+	}
+	return binary, nil
+}

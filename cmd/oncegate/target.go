@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/idempotency/otstest"
+	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/cloudtest"
+)
+
+// Where records live.
+const (
+	targetLocal = "local"
+	targetCloud = "cloud"
+)
+
+// tables are all tables of one environment.
+var tables = []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable}
+
+func (a *app) targetFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.target, "target", "", "local or cloud (default: cloud where ONCEGATE_TABLESTORE_ENDPOINT is set, else local)")
+	a.stateFlag(cmd)
+}
+
+func (a *app) stateFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.stateDir, "state-dir", ".oncegate", "folder of the local cloud's state")
+}
+
+func (a *app) chosenTarget() (string, error) {
+	switch a.target {
+	case targetLocal, targetCloud:
+		return a.target, nil
+	case "":
+		if a.getenv("ONCEGATE_TABLESTORE_ENDPOINT") != "" {
+			return targetCloud, nil
+		}
+		return targetLocal, nil
+	}
+	return "", usageErrorf("--target %q is not known; use local or cloud", a.target)
+}
+
+// openRecords reaches the records of the chosen target. done releases it.
+func (a *app) openRecords() (records *idempotency.Table, done func(), err error) {
+	target, err := a.chosenTarget()
+	if err != nil {
+		return nil, nil, err
+	}
+	if target == targetCloud {
+		store, _, err := a.cloudStore()
+		if err != nil {
+			return nil, nil, err
+		}
+		return idempotency.NewTable(store, idempotency.DefaultPolicy()), func() {}, nil
+	}
+	if _, err := os.Stat(filepath.Join(a.stateDir, "tablestore.db")); err != nil {
+		return nil, nil, fmt.Errorf("there is no local state in %s: run `oncegate local deliver events/samples` first, or use --target cloud", a.stateDir)
+	}
+	var creds cloudtest.Credentials
+	server, err := otstest.New(otstest.Options{Dir: a.stateDir, Credentials: &creds})
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := localTablestore(server, &creds)
+	if err != nil {
+		server.Close()
+		return nil, nil, err
+	}
+	return idempotency.NewTable(store, idempotency.DefaultPolicy()), func() { server.Close() }, nil
+}
+
+// cloudStore reads the environment and returns clients of the real services.
+func (a *app) cloudStore() (*aliyun.Tablestore, aliyun.Cloud, error) {
+	env := aliyun.NewEnv(a.getenv)
+	cloud := env.Cloud()
+	creds := aliyun.Credentials{
+		AccessKeyID:     env.Need("ALIBABA_CLOUD_ACCESS_KEY_ID"),
+		AccessKeySecret: env.Need("ALIBABA_CLOUD_ACCESS_KEY_SECRET"),
+		SecurityToken:   env.Text("ALIBABA_CLOUD_SECURITY_TOKEN", ""),
+	}
+	if err := env.Err(); err != nil {
+		return nil, cloud, fmt.Errorf("%w\nset them for the cloud, or use --target local", err)
+	}
+	store, err := aliyun.NewTablestore(cloud.Endpoint, cloud.Instance, aliyun.Options{Credentials: fixed(creds)})
+	return store, cloud, err
+}
+
+func fixed(c aliyun.Credentials) func(context.Context) (aliyun.Credentials, error) {
+	return func(context.Context) (aliyun.Credentials, error) { return c, nil }
+}
+
+// createTables creates what is missing and checks what is there.
+func createTables(ctx context.Context, store *aliyun.Tablestore) (created []string, err error) {
+	for _, t := range tables {
+		err := store.CreateTable(ctx, t)
+		var call *aliyun.Error
+		switch {
+		case err == nil:
+			created = append(created, t.Name)
+		case errors.As(err, &call) && call.Kind == aliyun.KindExists:
+			if err := store.CheckTable(ctx, t); err != nil {
+				return created, err
+			}
+		default:
+			return created, fmt.Errorf("create table %s: %w", t.Name, err)
+		}
+	}
+	return created, nil
+}
