@@ -117,12 +117,12 @@ type stack struct {
 	logs     *os.File
 }
 
-func startStack(o stackOptions) (s *stack, err error) {
+func startStack(o stackOptions) (_ *stack, err error) {
 	c, err := openCloud(o.stateDir)
 	if err != nil {
 		return nil, err
 	}
-	s = &stack{cloud: c, model: modeltest.New(modeltest.Options{APIKey: localModelKey})}
+	s := &stack{cloud: c, model: modeltest.New(modeltest.Options{APIKey: localModelKey})}
 	defer func() {
 		if err != nil {
 			s.Close()
