@@ -47,7 +47,6 @@ func printJSON(w io.Writer, v any, indent bool) error {
 // printTable prints rows with a header; all cells come out inert.
 func printTable(w io.Writer, header []string, rows [][]string) {
 	t := table.NewWriter()
-	t.SetOutputMirror(w)
 	style := table.StyleLight
 	style.Options = table.Options{SeparateColumns: false, DrawBorder: false, SeparateHeader: true}
 	style.Format.Header = 0
@@ -56,7 +55,9 @@ func printTable(w io.Writer, header []string, rows [][]string) {
 	for _, r := range rows {
 		t.AppendRow(rowOf(r))
 	}
-	t.Render()
+	for line := range strings.Lines(t.Render() + "\n") {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
 }
 
 func rowOf(cells []string) table.Row {
