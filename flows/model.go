@@ -48,7 +48,10 @@ func NewModel(o ModelOptions) *Model {
 	}
 	config := openai.DefaultConfig(o.APIKey)
 	config.BaseURL = strings.TrimSuffix(o.BaseURL, "/")
-	config.HTTPClient = &http.Client{Transport: modelTransport{m.transport}}
+	config.HTTPClient = &http.Client{
+		Transport:     modelTransport{m.transport},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	m.client = openai.NewClientWithConfig(config)
 	return m
 }
@@ -149,10 +152,13 @@ func ModelCode(status int, provider string) idempotency.Code {
 	}
 }
 
+// maxRetryAfter keeps a wait within what a duration can hold, in seconds.
+const maxRetryAfter = 365 * 24 * 60 * 60
+
 // retryAfter reads the header's two forms, seconds and an HTTP date.
 func retryAfter(header string, now time.Time) time.Duration {
-	if seconds, err := strconv.Atoi(header); err == nil {
-		return time.Duration(max(seconds, 0)) * time.Second
+	if seconds, err := strconv.Atoi(header); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second
 	}
 	if at, err := http.ParseTime(header); err == nil {
 		return max(at.Sub(now), 0)

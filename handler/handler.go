@@ -157,6 +157,13 @@ func (d *delivery) handle(ctx context.Context) (Result, error) {
 		return d.flowOff(ctx, claim)
 	}
 	span, err := d.timeFor(ctx)
+	if errors.Is(err, errSkew) {
+		// Only an answer of a service shows that the clock is right again, and
+		// who refuses every claim gets none.
+		if _, _, peekErr := d.o.Tasks.Peek(ctx, claim); peekErr == nil {
+			span, err = d.timeFor(ctx)
+		}
+	}
 	if err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}

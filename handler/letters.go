@@ -123,11 +123,12 @@ func (d *delivery) flowOff(ctx context.Context, c idempotency.Claim) (Result, er
 		if rec, err = d.o.Tasks.Park(ctx, c); err != nil {
 			return d.retry(idempotency.CodeTemporaryUnavailable, err)
 		}
-		d.transition(ctx, rec)
+		if rec.Owner == c.Owner {
+			d.transition(ctx, rec)
+		}
 	}
-	r := d.ofRecord(DecisionParked, rec)
-	r.LetterID, r.Reason = id, "the flow is off"
-	return r, nil
+	// A record that came in between may be of another input: nothing is said of its result.
+	return d.result(Result{Decision: DecisionParked, Status: rec.Status, Attempt: rec.Attempt, LetterID: id, Reason: "the flow is off"}), nil
 }
 
 // conflict asks a person which of two inputs of one key holds.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/flows"
@@ -16,6 +17,7 @@ import (
 
 // run does the work of a claimed record: adopt or process, store, settle.
 func (d *delivery) run(ctx context.Context, rec idempotency.Record, s span) (Result, error) {
+	d.transition(ctx, rec)
 	work, cancel := context.WithDeadline(ctx, s.workEnd)
 	defer cancel()
 	label := artifacts.Label{Key: rec.Key, Attempt: rec.Attempt, InputDigest: rec.InputDigest, ProcessorVersion: rec.ProcessorVersion}
@@ -126,13 +128,16 @@ func (d *delivery) process(ctx context.Context, rec idempotency.Record) (map[str
 	case o := <-done:
 		return o.fields, o.err
 	case <-ctx.Done():
-		// What it returns in the same moment still counts.
+		// One that heeds its context says within a moment what it waited for. A
+		// result is of no use any more: there is no time to store it.
 		select {
 		case o := <-done:
-			return o.fields, o.err
-		default:
-			return nil, ctx.Err()
+			if o.err != nil {
+				return nil, o.err
+			}
+		case <-time.After(d.o.ReserveMin / 4):
 		}
+		return nil, ctx.Err()
 	}
 }
 
@@ -168,7 +173,11 @@ func failureOf(ctx context.Context, err error, target string) *idempotency.Failu
 	var known *flows.Error
 	switch {
 	case errors.As(err, &known):
-		return &known.Failure
+		f := known.Failure
+		if f.Code == "" || f.Code == idempotency.CodeInProgress {
+			f.Code = idempotency.CodeUnclassified // neither says anything of a run
+		}
+		return &f
 	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
 		return &idempotency.Failure{Code: idempotency.CodeTimeout, Target: target, Summary: "the run's time was over"}
 	default:

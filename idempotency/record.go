@@ -65,7 +65,10 @@ func (r Ref) String() string {
 
 // ParseRef reads what Ref.String wrote.
 func ParseRef(s string) (Ref, error) {
-	object, query, _ := strings.Cut(s, "?")
+	object, query := s, ""
+	if i := strings.LastIndexByte(s, '?'); i >= 0 {
+		object, query = s[:i], s[i+1:]
+	}
 	q, err := url.ParseQuery(query)
 	if err != nil {
 		return Ref{}, fmt.Errorf("parse object reference: %w", err)

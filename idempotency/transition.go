@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -223,7 +224,7 @@ func (p Policy) Complete(r Record, owner string, now time.Time, result Ref) (Rec
 // Failure is why a run did not succeed.
 type Failure struct {
 	Code       Code
-	Target     string        // fc:NAME, model:NAME, oss:, ots:
+	Target     string        // fc:NAME, model:NAME, oss:, ots:; at most 200 bytes are kept
 	Summary    string        // from an allow-list, never provider text
 	RetryAfter time.Duration // what the target asked for, 0 if nothing
 }
@@ -242,8 +243,8 @@ func (p Policy) Fail(r Record, owner string, now time.Time, f Failure) (Record, 
 		final = slices.ContainsFunc(r.History, func(s Step) bool { return s.Code != "" && s.Code.Class() == ClassUnknown })
 	}
 	r.LeaseUntil = time.Time{}
-	r.LastErrorCode, r.LastErrorTarget = f.Code, f.Target
-	r.LastErrorSummary = f.Summary[:min(len(f.Summary), maxSummary)]
+	r.LastErrorCode, r.LastErrorTarget = f.Code, cut(f.Target)
+	r.LastErrorSummary = cut(f.Summary)
 	if final || r.Attempt >= r.AttemptBudget {
 		r.Status, r.NotBefore = StatusFailedFinal, time.Time{}
 	} else {
@@ -251,6 +252,12 @@ func (p Policy) Fail(r Record, owner string, now time.Time, f Failure) (Record, 
 		r.NotBefore = milli(now.Add(max(p.Backoff(r.Attempt), min(f.RetryAfter, p.RetryAfterMax))))
 	}
 	return p.step(r, now, owner, f.Code), nil
+}
+
+// cut makes a text of a processor fit for a column: UTF-8 and not too long.
+func cut(s string) string {
+	s = strings.ToValidUTF8(s, "")
+	return strings.ToValidUTF8(s[:min(len(s), maxSummary)], "")
 }
 
 // Landed reports whether a write is in a stored record: as its present state, or

@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/artifacts/osstest"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/handler"
@@ -129,6 +130,11 @@ func (w *world) holds(ref idempotency.Ref) bool {
 	return ok && ref.VersionID != "" && digestOf(o.Body) == ref.SHA256
 }
 
+func (w *world) there(name string) bool {
+	_, ok := w.object(name, "")
+	return ok
+}
+
 func digestOf(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
@@ -173,6 +179,8 @@ func (w *world) checkRecords() {
 			w.t.Errorf("%s with result_ref %q", r.Status, r.ResultRef)
 		case r.Status == idempotency.StatusSucceeded && !w.holds(r.ResultRef):
 			w.t.Errorf("SUCCEEDED, and the bucket does not hold %s", r.ResultRef)
+		case r.Status == idempotency.StatusSucceeded && !w.there(artifacts.InputName(r.Key)):
+			w.t.Error("SUCCEEDED without a stored input")
 		case r.Status == idempotency.StatusFailedFinal:
 			if _, ok := w.openLetter(func(l otstest.Row) bool { return l.Columns["idempotency_key"] == r.Key }); !ok {
 				w.t.Error("FAILED_FINAL without an open letter")

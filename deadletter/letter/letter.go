@@ -85,6 +85,14 @@ func RawID(rawSHA256 string) string {
 // Open reports whether nobody has closed the letter yet.
 func (l Letter) Open() bool { return l.FinalStatus == "" }
 
+// tells reports whether the stored letter says all that a sighting would make it say.
+func (l Letter) tells(seen Letter, reopen bool) bool {
+	if l.Open() {
+		return l.Fingerprint == seen.Fingerprint
+	}
+	return !reopen
+}
+
 // seenAgain is the stored letter after one more sighting.
 func seenAgain(stored, seen Letter, reopen bool) Letter {
 	next := stored
@@ -92,10 +100,12 @@ func seenAgain(stored, seen Letter, reopen bool) Letter {
 	next.DeliveryAttempts++
 	next.LastFailedAt = seen.LastFailedAt
 	next.ExpiresAt = seen.ExpiresAt
+	// The object's name is the letter's, so its bytes are now those of this sighting.
+	next.RawRef, next.RawSHA256 = seen.RawRef, seen.RawSHA256
 	if stored.Open() || reopen {
 		next.Code, next.Target, next.Reason = seen.Code, seen.Target, seen.Reason
 		next.Fingerprint = Fingerprint(next.Code, next.Target)
-		next.ConsumerVersion, next.RawRef = seen.ConsumerVersion, seen.RawRef
+		next.ConsumerVersion = seen.ConsumerVersion
 	}
 	if !stored.Open() && reopen {
 		life := Life{stored.ClosedAt.UnixMilli(), stored.FinalStatus, stored.Code, stored.Generation}

@@ -3,6 +3,7 @@ package letter
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
@@ -39,6 +40,8 @@ func (t *Table) EnsureSeen(ctx context.Context, l Letter) error {
 func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 	l.Revision, l.DeliveryAttempts = 1, 1
 	l.Fingerprint = Fingerprint(l.Code, l.Target)
+	// As it will be read back, or a lost answer would not be recognised.
+	l.LastFailedAt = time.UnixMilli(l.LastFailedAt.UnixMilli()).UTC()
 	if !l.Open() {
 		l.ClosedAt = l.LastFailedAt
 	}
@@ -61,15 +64,21 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 		if !ok {
 			break
 		}
-		if stored.LastFailedAt.Equal(l.LastFailedAt) && (stored.Open() || !reopen) {
+		if stored.LastFailedAt.Equal(l.LastFailedAt) && stored.tells(l, reopen) {
 			return nil // this very sighting: its answer was lost
 		}
 		next := seenAgain(stored, l, reopen)
 		if row, err = next.columns(); err != nil {
 			return err
 		}
-		if stored.FinalStatus != "" && next.Open() {
-			row["final_status"], row["closed_at"] = nil, nil
+		old, encodeErr := stored.columns()
+		if encodeErr != nil {
+			return encodeErr
+		}
+		for name := range old {
+			if _, kept := row[name]; !kept {
+				row[name] = nil
+			}
 		}
 		if err = t.store.Update(ctx, LetterTable, l.ID, row, stored.Revision); err == nil {
 			return nil

@@ -27,6 +27,9 @@ func (c Credentials) String() string { return "credentials " + c.AccessKeyID }
 // GoString hides the secret parts from %#v.
 func (c Credentials) GoString() string { return c.String() }
 
+// MarshalText hides the secret parts from JSON, which structured logs use.
+func (c Credentials) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // Options are what every client of a process shares.
 type Options struct {
 	// Credentials returns those of the invocation that ctx belongs to. Required.

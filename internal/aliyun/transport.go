@@ -96,6 +96,9 @@ func (b bound) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errEmptyAnswer
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
+	// The SDK's HTTP client would send the call again, token included, to
+	// wherever a redirect points; it follows none without this header.
+	resp.Header.Del("Location")
 	return resp, nil
 }
 
