@@ -184,3 +184,18 @@ func (s *Store) Read(ctx context.Context, ref idempotency.Ref) ([]byte, error) {
 	}
 	return o.Body, nil
 }
+
+// ReadContent reads an object of a user, the current version for versionID "".
+// bucket "" is the store's own. A missing object is an *aliyun.Error of
+// KindNotFound.
+func (s *Store) ReadContent(ctx context.Context, bucket, object, versionID string) ([]byte, error) {
+	b := s.bucket
+	if bucket != "" {
+		b = b.Named(bucket)
+	}
+	o, err := b.Get(ctx, object, versionID)
+	if err != nil {
+		return nil, fmt.Errorf("read content: %w", err)
+	}
+	return o.Body, nil
+}

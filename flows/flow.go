@@ -9,6 +9,8 @@ package flows
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/idempotency"
@@ -26,8 +28,10 @@ type Flow struct {
 
 	environment path
 	match       []condition
+	payload     *wrapped
 	key         []keyField
 	ignore      []path
+	content     *reference
 }
 
 // condition holds where an event's value is one of the wanted texts.
@@ -62,26 +66,25 @@ func (f *Flow) Environment(e *events.Event) string {
 	return s
 }
 
-// Key derives the event's idempotency key. The error is an *idempotency.FieldError.
-func (f *Flow) Key(e *events.Event, secret []byte) (idempotency.Key, error) {
+// Key derives the input's idempotency key. The error is an *idempotency.FieldError.
+func (f *Flow) Key(in *Input, secret []byte) (idempotency.Key, error) {
 	fields := make([]idempotency.Field, len(f.key))
 	for i, k := range f.key {
 		fields[i] = idempotency.Field{Name: k.name, Value: k.constant, Sensitive: k.sensitive}
 		if k.path != nil {
-			fields[i].Value, _ = k.path.find(e.Tree)
+			fields[i].Value, _ = k.path.find(in.tree)
 		}
 	}
 	return idempotency.DeriveKey(fields, secret)
 }
 
-// Digest is the event's input digest: its payload less the key's own paths and
-// the ignored ones. Two events of one key with different digests are a conflict.
-func (f *Flow) Digest(e *events.Event) (string, error) {
-	if e.Binary != nil {
-		return idempotency.DigestBinary(e.Binary), nil
+// Digest is the input digest: the payload less the key's own paths and the
+// ignored ones. Two events of one key with different digests are a conflict.
+func (f *Flow) Digest(in *Input) (string, error) {
+	if in.Binary != nil {
+		return idempotency.DigestBinary(in.Binary), nil
 	}
-	payload, _ := e.Payload()
-	return idempotency.Digest(prune(payload, f.inputPaths()))
+	return idempotency.Digest(prune(in.Payload, f.inputPaths()))
 }
 
 func (f *Flow) inputPaths() []path {
@@ -92,6 +95,56 @@ func (f *Flow) inputPaths() []path {
 		}
 	}
 	return paths
+}
+
+// KeyRule is the key rule as text: names, and for each its constant or path. Two
+// rules with different texts may give one business two keys.
+func (f *Flow) KeyRule() string {
+	var rule []string
+	if f.payload != nil {
+		rule = append(rule, "payload="+f.payload.path.text+" "+f.payload.decode)
+	}
+	for _, k := range f.key {
+		switch {
+		case k.path == nil:
+			rule = append(rule, k.name+"="+strconv.Quote(k.constant))
+		case k.sensitive:
+			rule = append(rule, k.name+"="+k.path.text+" (sensitive)")
+		default:
+			rule = append(rule, k.name+"="+k.path.text)
+		}
+	}
+	return strings.Join(rule, ", ")
+}
+
+// EnvironmentPath is where the event's environment is read from.
+func (f *Flow) EnvironmentPath() string { return f.environment.text }
+
+// FieldKey derives the key of named values, as a person types them: constants
+// are filled in, every other field must be given.
+func (f *Flow) FieldKey(values map[string]string, secret []byte) (idempotency.Key, error) {
+	var fields []idempotency.Field
+	used := 0
+	for _, k := range f.key {
+		field := idempotency.Field{Name: k.name, Value: k.constant, Sensitive: k.sensitive}
+		if k.path != nil {
+			v, given := values[k.name]
+			if !given {
+				return idempotency.Key{}, &idempotency.FieldError{Field: k.name, Reason: "is not given"}
+			}
+			field.Value = v
+			used++
+		}
+		fields = append(fields, field)
+	}
+	if used != len(values) {
+		for name := range values {
+			if !slices.ContainsFunc(f.key, func(k keyField) bool { return k.name == name && k.path != nil }) {
+				return idempotency.Key{}, &idempotency.FieldError{Field: name, Reason: "is no field of the flow's key that can be given"}
+			}
+		}
+	}
+	return idempotency.DeriveKey(fields, secret)
 }
 
 // NeedsSecret reports whether the key has sensitive fields.

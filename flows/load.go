@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/theory/jsonpath/spec"
 
 	"github.com/oncegate/oncegate/events"
 )
@@ -55,20 +56,35 @@ type flowYAML struct {
 	Environment string             `yaml:"environment"`
 	Enabled     *bool              `yaml:"enabled"`
 	Match       map[string]texts   `yaml:"match"`
+	Payload     *payloadYAML       `yaml:"payload"`
 	Key         map[string]keyYAML `yaml:"key"`
 	Input       struct {
 		Ignore []string `yaml:"ignore"`
 	} `yaml:"input"`
-	Processor        string `yaml:"processor"`
-	ProcessorVersion string `yaml:"processor_version"`
-	MaxAttempts      *int64 `yaml:"max_attempts"`
-	Sample           string `yaml:"sample"`
+	Content          *contentYAML `yaml:"content"`
+	Processor        string       `yaml:"processor"`
+	ProcessorVersion string       `yaml:"processor_version"`
+	MaxAttempts      *int64       `yaml:"max_attempts"`
+	Sample           string       `yaml:"sample"`
+}
+
+type payloadYAML struct {
+	Path   string `yaml:"path"`
+	Decode string `yaml:"decode"`
+}
+
+type contentYAML struct {
+	Bucket    string `yaml:"bucket"`
+	Object    string `yaml:"object"`
+	SHA256    string `yaml:"sha256"`
+	VersionID string `yaml:"version_id"`
 }
 
 type keyYAML struct {
 	Const     *string `yaml:"const"`
 	Path      string  `yaml:"path"`
 	Sensitive bool    `yaml:"sensitive"`
+	Because   string  `yaml:"because"`
 }
 
 // texts is a list of texts, or one text that stands for a list of one.
@@ -197,7 +213,9 @@ func (c *checker) build(y flowYAML, processors map[string]Processor) *Flow {
 			c.fail("match."+name, "lists no value")
 		}
 	}
+	c.payload(f, y.Payload)
 	c.key(f, y.Key)
+	c.content(f, y.Content)
 	for _, text := range y.Input.Ignore {
 		if p, ok := c.path("input.ignore", text); ok {
 			f.ignore = append(f.ignore, p)
@@ -206,11 +224,66 @@ func (c *checker) build(y flowYAML, processors map[string]Processor) *Flow {
 	return f
 }
 
+func (c *checker) payload(f *Flow, y *payloadYAML) {
+	if y == nil {
+		return
+	}
+	if !slices.Contains(decoders, y.Decode) {
+		c.fail("payload.decode", "%q is not known; use %s", y.Decode, strings.Join(decoders, ", "))
+	}
+	if p, ok := c.path("payload.path", y.Path); ok {
+		f.payload = &wrapped{p, y.Decode}
+	}
+}
+
+func (c *checker) content(f *Flow, y *contentYAML) {
+	if y == nil {
+		return
+	}
+	r := &reference{bucket: y.Bucket}
+	r.object, _ = c.path("content.object", y.Object)
+	if y.SHA256 == "" && y.VersionID == "" {
+		c.fail("content", "needs sha256 or version_id: an object may change under its name")
+	}
+	for field, text := range map[string]string{"content.sha256": y.SHA256, "content.version_id": y.VersionID} {
+		if text == "" {
+			continue
+		}
+		if p, ok := c.path(field, text); ok {
+			if field == "content.sha256" {
+				r.sha256 = &p
+			} else {
+				r.versionID = &p
+			}
+		}
+	}
+	f.content = r
+}
+
+// suspect refuses fields that do not name a business, by what they are called.
+func (c *checker) suspect(field string, y keyYAML, p path, name string) (named bool) {
+	last := name
+	if step, ok := p.steps[len(p.steps)-1].(spec.Name); ok {
+		last = string(step)
+	}
+	if len(p.steps) == 1 && envelopeOnly[last] != "" {
+		c.fail(field, "%q %s", p.text, envelopeOnly[last])
+		return false
+	}
+	if y.Because != "" {
+		return false
+	}
+	if reason := suspicion(y.Sensitive, name, last); reason != "" {
+		c.fail(field, "%q %s; if it is meant as it is, say why with because: TEXT", p.text, reason)
+	}
+	return nameLike(name, last) || tenantLike(name, last)
+}
+
 func (c *checker) key(f *Flow, key map[string]keyYAML) {
 	if len(key) == 0 {
 		c.fail("key", "is missing: name the fields that make one business action")
 	}
-	paths := 0
+	paths, weak := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(key)) {
 		field, y := "key."+name, key[name]
 		switch {
@@ -225,12 +298,18 @@ func (c *checker) key(f *Flow, key map[string]keyYAML) {
 		default:
 			if p, ok := c.path(field, y.Path); ok {
 				f.key = append(f.key, keyField{name: name, path: &p, sensitive: y.Sensitive})
+				if c.suspect(field, y, p, name) {
+					weak++
+				}
 			}
 			paths++
 		}
 	}
 	if len(key) > 0 && paths == 0 {
 		c.fail("key", "has constants alone: every event would be the same business")
+	}
+	if paths > 0 && weak == paths {
+		c.fail("key", "is made of names, dates or file names alone: add the number that the business gives it, or say why with because: TEXT")
 	}
 }
 
@@ -249,22 +328,33 @@ func (c *checker) sample(f *Flow, text string) *events.Event {
 	if len(c.problems) > 0 {
 		return nil
 	}
-	found := func(field string, p path) {
-		if _, ok := p.find(e.Tree); !ok {
+	in, err := f.Input(e)
+	if err != nil {
+		c.fail("payload", "of the sample event: %v", err)
+		return nil
+	}
+	found := func(field string, tree map[string]any, p *path) {
+		if p == nil {
+			return
+		}
+		if _, ok := p.find(tree); !ok {
 			c.fail(field, "%q names nothing in the sample event", p.text)
 		}
 	}
-	found("environment", f.environment)
+	found("environment", e.Tree, &f.environment)
 	for _, m := range f.match {
-		found("match", m.path)
+		found("match", e.Tree, &m.path)
 	}
 	for _, k := range f.key {
-		if k.path != nil {
-			found("key."+k.name, *k.path)
-		}
+		found("key."+k.name, in.tree, k.path)
 	}
 	for _, p := range f.ignore {
-		found("input.ignore", p)
+		found("input.ignore", in.tree, &p)
+	}
+	if f.content != nil {
+		found("content.object", in.tree, &f.content.object)
+		found("content.sha256", in.tree, f.content.sha256)
+		found("content.version_id", in.tree, f.content.versionID)
 	}
 	if len(c.problems) > 0 {
 		return nil
@@ -272,7 +362,7 @@ func (c *checker) sample(f *Flow, text string) *events.Event {
 	if !f.Matches(e) {
 		c.fail("match", "the sample event does not match")
 	}
-	if _, err := f.Key(e, []byte("only to see that there is a key")); err != nil {
+	if _, err := f.Key(in, []byte("only to see that there is a key")); err != nil {
 		c.fail("key", "the sample event gets no key: %v", err)
 	}
 	return e

@@ -126,6 +126,15 @@ func decode(t *testing.T, text string) *events.Event {
 	return e
 }
 
+func input(t *testing.T, f *Flow, e *events.Event) *Input {
+	t.Helper()
+	in, err := f.Input(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
 func TestDigestLeavesOutKeyAndIgnoredPaths(t *testing.T) {
 	s, err := loadText(flowText(set("input", "{ignore: [$.data.at, '$.data.list[0].id', '$.data.list[-1]']}")))
 	if err != nil {
@@ -134,7 +143,7 @@ func TestDigestLeavesOutKeyAndIgnoredPaths(t *testing.T) {
 	f := s.Flows[0]
 	digest := func(data string) string {
 		t.Helper()
-		d, err := f.Digest(decode(t, `{"specversion":"1.0","id":"e","source":"s","type":"t","data":`+data+`}`))
+		d, err := f.Digest(input(t, f, decode(t, `{"specversion":"1.0","id":"e","source":"s","type":"t","data":`+data+`}`)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +167,7 @@ func TestDigestLeavesOutKeyAndIgnoredPaths(t *testing.T) {
 	}
 	text := `{"specversion":"1.0","id":"e","source":"s","type":"t","data":{"no":"1","at":"x"}}`
 	e := decode(t, text)
-	if _, err := f.Digest(e); err != nil {
+	if _, err := f.Digest(input(t, f, e)); err != nil {
 		t.Fatal(err)
 	}
 	if v, _ := e.Payload(); len(v.(map[string]any)) != 2 {
@@ -180,7 +189,7 @@ func TestSampleFilesMeetTheEmbeddedFlows(t *testing.T) {
 	if f == nil {
 		t.Fatal("no flow wants the first sample")
 	}
-	k, err := f.Key(e, nil)
+	k, err := f.Key(input(t, f, e), nil)
 	if want := "423fb1e078de33c0940bbc7c9356c6f6f083e7d8b699791acba9f4238e69641a"; err != nil || k.Hex != want {
 		t.Errorf("got %v %v, want the first vector's key %s", k, err, want)
 	}

@@ -20,6 +20,9 @@ type Task struct {
 	// the bytes of data that is not JSON.
 	Payload any
 	Binary  []byte
+	// Content holds the bytes of content that the event refers to, checked
+	// against what the event says of them; nil where the flow has no content.
+	Content []byte
 }
 
 // Processor does the work of a flow. It must not change anything outside: its

@@ -3,6 +3,7 @@ package flows
 import (
 	"context"
 	"encoding/json"
+	"unicode/utf8"
 
 	"github.com/oncegate/oncegate/idempotency"
 )
@@ -38,9 +39,17 @@ func (p text) Process(ctx context.Context, t Task) (map[string]any, error) {
 	}, nil
 }
 
-// contentOf is the text to work on: data.content, or the whole payload where
-// there is no such field.
+// contentOf is the text to work on: the content that the event refers to,
+// data.content, or the whole payload where there is no such field.
 func contentOf(t Task) (string, error) {
+	if t.Content != nil {
+		if !utf8.Valid(t.Content) {
+			return "", &Error{Failure: idempotency.Failure{
+				Code: idempotency.CodeInvalidRequest, Target: "flow:" + t.Flow, Summary: "the content is no UTF-8 text",
+			}}
+		}
+		return string(t.Content), nil
+	}
 	switch payload := t.Payload.(type) {
 	case string:
 		return payload, nil

@@ -46,6 +46,8 @@ type Options struct {
 	Skew      func() time.Duration // how far this clock is ahead of the services' clocks
 	Log       *slog.Logger
 	CacheSize int // settled keys remembered by this instance; default 10,000
+	// BatchConcurrency is how many members of a batch run at once; default 16.
+	BatchConcurrency int
 }
 
 // largeEvent is the size from which on a queue message may not hold the event
@@ -91,6 +93,9 @@ func New(o Options) (*Handler, error) {
 	if o.CacheSize == 0 {
 		o.CacheSize = 10_000
 	}
+	if o.BatchConcurrency <= 0 {
+		o.BatchConcurrency = 16
+	}
 	cache, err := lru.New[string, settled](o.CacheSize)
 	if err != nil {
 		return nil, fmt.Errorf("new handler: %w", err)
@@ -107,16 +112,32 @@ type Delivery struct {
 }
 
 // Handle handles one event. The only errors are *RetryError.
-func (h *Handler) Handle(ctx context.Context, raw []byte, d Delivery) (result Result, err error) {
-	one := &delivery{Handler: h, Delivery: d, raw: raw, received: h.o.Now()}
+func (h *Handler) Handle(ctx context.Context, raw []byte, d Delivery) (Result, error) {
+	one := h.newDelivery(raw, d)
+	one.last = true
+	return one.guarded(ctx)
+}
+
+func (h *Handler) newDelivery(raw []byte, d Delivery) *delivery {
+	return &delivery{Handler: h, Delivery: d, raw: raw, received: h.o.Now()}
+}
+
+// guarded handles the event whatever panics on the way, and writes its log line.
+func (d *delivery) guarded(ctx context.Context) (result Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			// The value may hold data of the event; its type does not.
-			result, err = one.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("panic of type %T", p))
+			result, err = d.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("panic of type %T", p))
 		}
-		one.log(ctx, result, err)
+		if _, putOff := err.(*takeover); !putOff {
+			d.log(ctx, result, err)
+		}
 	}()
-	return one.handle(ctx)
+	d.received = d.o.Now()
+	if d.event == nil && d.kept == nil {
+		d.read()
+	}
+	return d.handle(ctx)
 }
 
 // delivery is one event on its way.
@@ -128,26 +149,57 @@ type delivery struct {
 
 	event  *events.Event
 	flow   *flows.Flow
+	input  *flows.Input
 	key    idempotency.Key
 	digest string
+	// kept is the letter for an event that no claim will be made for.
+	kept func(context.Context) (Result, error)
+	// last says that the rest of the batch is done.
+	last bool
+}
+
+// read decodes the event as far as no store is needed. Afterwards either kept is
+// set, or key and digest are.
+func (d *delivery) read() {
+	defer func() {
+		if p := recover(); p != nil {
+			d.kept = func(context.Context) (Result, error) {
+				return d.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("panic of type %T", p))
+			}
+		}
+	}()
+	var err error
+	if d.event, err = events.Decode(d.raw); err != nil {
+		d.kept = func(ctx context.Context) (Result, error) { return d.undecodable(ctx, err) }
+		return
+	}
+	if d.flow = d.o.Flows.Find(d.event); d.flow == nil {
+		d.kept = d.flowless
+		return
+	}
+	unusable := func(reason string) {
+		d.kept = func(ctx context.Context) (Result, error) { return d.unusable(ctx, reason) }
+	}
+	if d.input, err = d.flow.Input(d.event); err != nil {
+		unusable(err.Error())
+		return
+	}
+	if d.digest, err = d.flow.Digest(d.input); err != nil {
+		unusable("its data has no canonical form")
+		return
+	}
+	if d.flow.Environment(d.event) != d.o.Environment {
+		d.kept = d.misdirected
+		return
+	}
+	if d.key, err = d.flow.Key(d.input, d.o.KeySecret); err != nil {
+		unusable(err.Error())
+	}
 }
 
 func (d *delivery) handle(ctx context.Context) (Result, error) {
-	var err error
-	if d.event, err = events.Decode(d.raw); err != nil {
-		return d.undecodable(ctx, err)
-	}
-	if d.flow = d.o.Flows.Find(d.event); d.flow == nil {
-		return d.flowless(ctx)
-	}
-	if d.digest, err = d.flow.Digest(d.event); err != nil {
-		return d.unusable(ctx, "its data has no canonical form")
-	}
-	if d.flow.Environment(d.event) != d.o.Environment {
-		return d.misdirected(ctx)
-	}
-	if d.key, err = d.flow.Key(d.event, d.o.KeySecret); err != nil {
-		return d.unusable(ctx, err.Error())
+	if d.kept != nil {
+		return d.kept(ctx)
 	}
 	if known, ok := d.settled.Get(d.key.Hex); ok && known.digest == d.digest && d.received.Before(known.expiresAt) {
 		return d.result(known.result), nil
@@ -178,12 +230,18 @@ func (d *delivery) handle(ctx context.Context) (Result, error) {
 	return d.answer(ctx, claimed)
 }
 
+// takeover says that a member of a batch is to be run last and alone: whoever
+// ran it before died with it.
+type takeover struct{ attempt int64 }
+
+func (*takeover) Error() string { return "to be taken over last and alone" }
+
 func (d *delivery) claim() idempotency.Claim {
 	return idempotency.Claim{
 		Key: d.key, InputDigest: d.digest, Owner: d.o.NewOwner(), Now: d.received, Budget: d.flow.MaxAttempts,
 		Target: d.target(), Flow: d.flow.Name, Environment: d.o.Environment,
 		Source: d.event.Source(), EventID: d.event.ID(), TraceID: traceID(d.event),
-		ConsumerVersion: d.Version, ProcessorVersion: d.processorVersion(),
+		ConsumerVersion: d.Version, ProcessorVersion: d.processorVersion(), NoTakeover: !d.last,
 	}
 }
 
@@ -229,6 +287,8 @@ func (d *delivery) answer(ctx context.Context, c idempotency.Claimed) (Result, e
 	case idempotency.AnswerDuplicate:
 		d.remember(c.Record)
 		return d.ofRecord(DecisionDuplicate, c.Record), nil
+	case idempotency.AnswerTakeover:
+		return Result{}, &takeover{c.Record.Attempt}
 	case idempotency.AnswerInProgress:
 		return d.retryOf(DecisionInProgress, idempotency.CodeInProgress, c.Record, nil)
 	case idempotency.AnswerTooEarly:

@@ -31,7 +31,11 @@ func (d *delivery) base(c cause) letter.Letter {
 		l.ID = letter.RawID(rawHash)
 		return l
 	}
-	l.ID = letter.ID(d.event.Source(), d.event.ID(), d.digest)
+	digest := d.digest
+	if digest == "" {
+		digest = "raw:" + rawHash
+	}
+	l.ID = letter.ID(d.event.Source(), d.event.ID(), digest)
 	l.EventID, l.EventSource, l.EventTime, l.TraceID = d.event.ID(), d.event.Source(), d.event.Time(), traceID(d.event)
 	if d.flow != nil {
 		l.Flow = d.flow.Name

@@ -87,7 +87,11 @@ func (d *delivery) output(ctx context.Context, rec idempotency.Record, l artifac
 			return stored.Ref, nil, nil
 		}
 	}
-	fields, err := d.process(ctx, rec)
+	content, err := d.content(ctx)
+	if err != nil {
+		return idempotency.Ref{}, failureOf(ctx, err, d.target()), err
+	}
+	fields, err := d.process(ctx, rec, content)
 	if err != nil {
 		return idempotency.Ref{}, failureOf(ctx, err, d.target()), err
 	}
@@ -102,17 +106,44 @@ func (d *delivery) output(ctx context.Context, rec idempotency.Record, l artifac
 	return ref, nil, nil
 }
 
+// content reads what the event refers to, nil where it refers to nothing. Bytes
+// that are not the ones that the event means are never worked on.
+func (d *delivery) content(ctx context.Context) ([]byte, error) {
+	ref, ok, err := d.flow.Content(d.input)
+	refused := func(code idempotency.Code, summary string, err error) error {
+		return &flows.Error{Failure: idempotency.Failure{Code: code, Target: "oss:content", Summary: summary}, Err: err}
+	}
+	switch {
+	case !ok:
+		return nil, nil
+	case err != nil:
+		return nil, refused(idempotency.CodeInvalidRequest, err.Error(), nil)
+	}
+	body, err := d.o.Artifacts.ReadContent(ctx, ref.Bucket, ref.Object, ref.VersionID)
+	var call *aliyun.Error
+	switch {
+	case errors.As(err, &call) && call.Kind == aliyun.KindNotFound:
+		return nil, refused(idempotency.CodeTargetNotFound, "the content is not there", err)
+	case errors.As(err, &call) && call.Kind == aliyun.KindDenied:
+		return nil, refused(idempotency.CodePermissionDenied, "the content may not be read", err)
+	case err != nil:
+		return nil, &flows.Error{Failure: *storageFailure("oss:content", err), Err: err}
+	case ref.SHA256 != "" && idempotency.DigestBinary(body) != ref.SHA256:
+		return nil, refused(idempotency.CodeInvalidRequest, "the content is not what the event's sha256 says", nil)
+	}
+	return body, nil
+}
+
 // process runs the processor on its own goroutine, so that one that panics or
 // ignores its deadline cannot take the record of its failure with it.
-func (d *delivery) process(ctx context.Context, rec idempotency.Record) (map[string]any, error) {
+func (d *delivery) process(ctx context.Context, rec idempotency.Record, content []byte) (map[string]any, error) {
 	type outcome struct {
 		fields map[string]any
 		err    error
 	}
-	payload, _ := d.event.Payload()
 	task := flows.Task{
 		Key: rec.Key, Flow: rec.Flow, Attempt: rec.Attempt, InputDigest: rec.InputDigest,
-		RequestID: "oncegate-" + rec.Key[:32], Payload: payload, Binary: d.event.Binary,
+		RequestID: "oncegate-" + rec.Key[:32], Payload: d.input.Payload, Binary: d.input.Binary, Content: content,
 	}
 	done := make(chan outcome, 1)
 	go func() {

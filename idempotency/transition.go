@@ -58,6 +58,10 @@ type Claim struct {
 	TraceID          string
 	ConsumerVersion  string
 	ProcessorVersion string
+
+	// NoTakeover answers AnswerTakeover where the claim would take over a run
+	// that died.
+	NoTakeover bool
 }
 
 func (p Policy) leaseEnd(c Claim) time.Time {
@@ -75,6 +79,8 @@ const (
 	AnswerRun Answer = "run"
 	// AnswerDuplicate: the business is done, the stored result holds.
 	AnswerDuplicate Answer = "duplicate"
+	// AnswerTakeover: a run died here, and the claim was not to take over.
+	AnswerTakeover Answer = "takeover"
 	// AnswerInProgress: another owner holds a live lease.
 	AnswerInProgress Answer = "in_progress"
 	// AnswerTooEarly: back-off is not over; the stored code answers.
@@ -177,6 +183,9 @@ func (p Policy) Deliver(stored Record, c Claim) (answer Answer, next Record) {
 	}
 	if stored.Attempt >= stored.AttemptBudget {
 		return AnswerExhausted, p.exhaust(stored, c)
+	}
+	if c.NoTakeover && stored.Status == StatusRunning {
+		return AnswerTakeover, stored
 	}
 	next = stored
 	next.Attempt++

@@ -97,7 +97,13 @@ func invoke(ctx context.Context, h *handler.Handler, raw []byte) (any, error) {
 		}
 		ctx = withCredentials(ctx, lc.Credentials)
 	}
-	result, err := h.Handle(ctx, raw, d)
+	var result any
+	var err error
+	if handler.IsBatch(raw) {
+		result, err = h.HandleBatch(ctx, raw, d)
+	} else {
+		result, err = h.Handle(ctx, raw, d)
+	}
 	var retry *handler.RetryError
 	switch {
 	case errors.As(err, &retry):

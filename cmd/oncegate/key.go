@@ -87,11 +87,16 @@ func keyOf(set *flows.Set, raw []byte, secret []byte) keyLine {
 		return line
 	}
 	line.Flow = f.Name
-	if line.InputDigest, err = f.Digest(e); err != nil {
+	in, err := f.Input(e)
+	if err != nil {
+		line.Error, line.ErrorField = err.Error(), "payload"
+		return line
+	}
+	if line.InputDigest, err = f.Digest(in); err != nil {
 		line.Error = err.Error()
 		return line
 	}
-	key, err := f.Key(e, secret)
+	key, err := f.Key(in, secret)
 	if err != nil {
 		line.Error = err.Error()
 		var field *idempotency.FieldError

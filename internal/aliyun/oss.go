@@ -33,6 +33,13 @@ func NewBucket(endpoint, name string, o Options) (*Bucket, error) {
 	}}, nil
 }
 
+// Named returns a client for another bucket behind the same endpoint.
+func (b *Bucket) Named(name string) *Bucket {
+	other := *b
+	other.name = name
+	return &other
+}
+
 func (b *Bucket) call(ctx context.Context, op string, fn func(*oss.Client, *oss.Bucket) error) error {
 	creds, err := b.o.Credentials(ctx)
 	if err != nil {

@@ -79,6 +79,40 @@ func ParseObject(raw []byte) (tree map[string]any, members map[string][]byte, er
 	return tree, members, nil
 }
 
+// Members cuts an array into its members: the raw text of each, and for a member
+// that is a text, what it holds. The whole array must be valid; what its members
+// are is the caller's business.
+func Members(raw []byte) ([][]byte, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if d.PeekKind() != '[' {
+		return nil, &SyntaxError{"not an array", d.InputOffset()}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, explain(d, err)
+	}
+	var members [][]byte
+	for d.PeekKind() != ']' {
+		text, err := d.ReadValue()
+		if err != nil {
+			return nil, explain(d, err)
+		}
+		member := bytes.Clone(text)
+		if text.Kind() == '"' {
+			if inside, err := jsontext.AppendUnquote(nil, text); err == nil {
+				member = inside
+			}
+		}
+		members = append(members, member)
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, explain(d, err)
+	}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return nil, &SyntaxError{"trailing data", d.InputOffset()}
+	}
+	return members, nil
+}
+
 // NotObject is the reason of a document that is JSON and not an object.
 const NotObject = "not an object"
 

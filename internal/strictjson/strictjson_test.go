@@ -78,3 +78,26 @@ func TestParseErrorNeverQuotesTheInput(t *testing.T) {
 		}
 	}
 }
+
+func TestMembers(t *testing.T) {
+	got, err := Members([]byte(" [ {\"n\": 1.0}, \"{\\\"n\\\": 2.0}\",3,{\"a\":1,\"a\":2},\"\xff\", null ] "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, m := range got {
+		texts = append(texts, string(m))
+	}
+	want := []string{`{"n": 1.0}`, `{"n": 2.0}`, `3`, `{"a":1,"a":2}`, "\"\xff\"", `null`}
+	if d := cmp.Diff(want, texts); d != "" {
+		t.Error(d)
+	}
+	for _, in := range []string{``, `{}`, `[`, `[1`, `[1,]`, `[1] 2`, `"x"`, `[x]`} {
+		if _, err := Members([]byte(in)); err == nil {
+			t.Errorf("%s was accepted", in)
+		}
+	}
+	if got, err := Members([]byte(`[]`)); err != nil || len(got) != 0 {
+		t.Errorf("empty array: %v %v", got, err)
+	}
+}

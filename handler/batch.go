@@ -1,0 +1,135 @@
+package handler
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/strictjson"
+)
+
+// BatchResult answers an acknowledged batch, as JSON.
+type BatchResult struct {
+	Decision Decision `json:"decision"` // always DecisionBatch
+	Members  []Result `json:"members"`  // in the order of the batch
+}
+
+// DecisionBatch marks the answer to an array of events.
+const DecisionBatch Decision = "batch"
+
+// IsBatch reports whether bytes are an array, as event streams deliver them.
+func IsBatch(raw []byte) bool {
+	trimmed := bytes.TrimLeft(raw, " \t\r\n")
+	return len(trimmed) > 0 && trimmed[0] == '['
+}
+
+// HandleBatch handles an array of events, or of texts that hold one event each.
+// A batch has one answer for all members, so any error redelivers all of them:
+// members that are done are then recognised and not run again. An array that
+// cannot be read is one dead letter. The only errors are *RetryError, with the
+// code of the first member that must come again.
+func (h *Handler) HandleBatch(ctx context.Context, raw []byte, d Delivery) (BatchResult, error) {
+	members, err := strictjson.Members(raw)
+	if err != nil || len(members) == 0 {
+		// Not an event either: Handle keeps it as it is.
+		r, err := h.Handle(ctx, raw, d)
+		return BatchResult{DecisionBatch, []Result{r}}, err
+	}
+	b := batch{members: make([]*member, len(members))}
+	byKey := map[string][]*member{}
+	var groups [][]*member
+	for i, one := range members {
+		m := &member{delivery: h.newDelivery(one, d)}
+		b.members[i] = m
+		m.read()
+		if m.kept != nil {
+			groups = append(groups, []*member{m})
+			continue
+		}
+		byKey[m.key.Hex] = append(byKey[m.key.Hex], m)
+	}
+	for _, m := range b.members {
+		if group := byKey[m.key.Hex]; m.kept == nil && len(group) > 0 {
+			groups = append(groups, group)
+			delete(byKey, m.key.Hex)
+		}
+	}
+	b.run(ctx, groups, h.o.BatchConcurrency)
+	return b.result()
+}
+
+// member is one event of a batch and what became of it.
+type member struct {
+	*delivery
+	result Result
+	err    error
+	prior  int64 // attempts that its record had when it was put off
+}
+
+// handleMember runs the member; off says that it is to be taken over last and alone.
+func (m *member) handleMember(ctx context.Context) (off bool) {
+	m.result, m.err = m.guarded(ctx)
+	var t *takeover
+	if errors.As(m.err, &t) {
+		m.prior = t.attempt
+		return true
+	}
+	return false
+}
+
+type batch struct {
+	members []*member
+	mu      sync.Mutex
+	off     []*member
+}
+
+// run handles groups of members side by side and the members of a group, which
+// share a key, one after the other. A member whose last run died may have taken
+// the instance with it, and its neighbours too: such members come last, alone,
+// and those that died least often first, so that a deadly one costs its
+// neighbours one attempt at most.
+func (b *batch) run(ctx context.Context, groups [][]*member, concurrency int) {
+	var g errgroup.Group
+	g.SetLimit(concurrency)
+	for _, group := range groups {
+		g.Go(func() error {
+			for i, m := range group {
+				if m.handleMember(ctx) {
+					b.mu.Lock()
+					b.off = append(b.off, group[i:]...)
+					b.mu.Unlock()
+					return nil
+				}
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	slices.SortStableFunc(b.off, func(x, y *member) int { return cmp.Compare(x.prior, y.prior) })
+	for _, m := range b.off {
+		m.last = true
+		m.result, m.err = m.guarded(ctx)
+	}
+}
+
+func (b *batch) result() (BatchResult, error) {
+	r := BatchResult{Decision: DecisionBatch, Members: make([]Result, len(b.members))}
+	var first *RetryError
+	for i, m := range b.members {
+		r.Members[i] = m.result
+		var retry *RetryError
+		if errors.As(m.err, &retry) && (first == nil || first.Code == idempotency.CodeInProgress) {
+			first = retry
+		}
+	}
+	if first != nil {
+		return r, &RetryError{first.Code, first.Result, errors.New("a member of the batch must come again")}
+	}
+	return r, nil
+}
