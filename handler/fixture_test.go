@@ -45,9 +45,11 @@ func (w *world) claimOf(raw []byte) idempotency.Claim {
 	e, err := events.Decode(raw)
 	must(w.t, err)
 	f := w.flows(flowsText, nil).Find(e)
-	key, err := f.Key(e, []byte(keySecret))
+	in, err := f.Input(e)
 	must(w.t, err)
-	digest, err := f.Digest(e)
+	key, err := f.Key(in, []byte(keySecret))
+	must(w.t, err)
+	digest, err := f.Digest(in)
 	must(w.t, err)
 	return idempotency.Claim{
 		Key: key, InputDigest: digest, Owner: "dead-owner-token", Now: time.Now(), Deadline: time.Now().Add(timeLimit), Budget: f.MaxAttempts,

@@ -14,6 +14,15 @@
 //	Crashed    the same header; the process ended before it answered
 //	TimedOut   the same header; the function's time was up
 //
+// An asynchronous invocation is only enqueued. FC runs it, and runs it again
+// when the function fails, whatever the caller does meanwhile:
+//
+//	enqueued -> run, x-fc-retry-count 0, 1, 2 .. -> succeeded  on-success message
+//	                                             -> failed     on-failure message
+//	                                             -> pending    the function was closed first
+//
+// Handler offers both over HTTP, as InvokeFunction does.
+//
 // An instance is one process and one listener. It begins with the invocation
 // that finds no idle one, runs one invocation at a time, and is never brought
 // back: whoever comes after a dead process gets a new one, with a new id, a
@@ -93,7 +102,9 @@ type Options struct {
 	Stdout, Stderr io.Writer // whole lines of all processes, written one at a time; nil discards
 	OutputLimit    int       // bytes passed on of each stream of each process, then a notice; default 1 MiB
 
-	Now func() time.Time // source of the deadline header and of request ids; nil means time.Now
+	Async Async // of InvokeAsync
+
+	Now func() time.Time // source of the deadline header, request ids and asynchronous ages; nil means time.Now
 }
 
 // Start checks the options. Processes begin with the invocations that need them.
@@ -107,6 +118,7 @@ func Start(o Options) (*Function, error) {
 		o:         o,
 		slots:     make(chan struct{}, o.Instances),
 		closing:   make(chan struct{}),
+		async:     newAsyncCalls(),
 		alive:     map[string]*instance{},
 		instances: "c-" + hex.EncodeToString(b[:]),
 	}, nil
@@ -145,7 +157,7 @@ func (o *Options) complete() error {
 	if o.Instances < 0 || o.Timeout < 0 || o.StartTimeout < 0 || o.OutputLimit < 0 {
 		return errors.New("a number is below zero")
 	}
-	return nil
+	return o.Async.complete()
 }
 
 func setDefault[T comparable](v *T, def T) {

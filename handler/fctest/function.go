@@ -20,9 +20,10 @@ type Function struct {
 	o         Options
 	slots     chan struct{} // one for each running invocation
 	closing   chan struct{}
-	work      sync.WaitGroup // invocations and instances
-	out       sync.Mutex     // one line at a time goes to Stdout and Stderr
-	instances string         // prefix of their ids
+	work      sync.WaitGroup // invocations of both kinds and instances
+	async     *asyncCalls
+	out       sync.Mutex // one line at a time goes to Stdout and Stderr
+	instances string     // prefix of their ids
 
 	mu     sync.Mutex
 	closed bool
@@ -84,10 +85,18 @@ func (f *Function) admit(ctx context.Context) error {
 	if err := f.slot(ctx); err != nil {
 		return err
 	}
+	if err := f.begin(); err != nil {
+		<-f.slots
+		return err
+	}
+	return nil
+}
+
+// begin counts an invocation in; its caller holds a slot.
+func (f *Function) begin() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		<-f.slots
 		return ErrClosed
 	}
 	f.work.Add(1)
@@ -252,12 +261,14 @@ func (f *Function) KillAll() {
 }
 
 // Close kills all processes and waits until they, their listeners and all
-// invocations are gone; running invocations end with ErrClosed.
+// invocations are gone; running invocations end with ErrClosed. Asynchronous
+// ones that have no end yet are in Pending from then on.
 func (f *Function) Close() error {
 	f.mu.Lock()
 	if !f.closed {
 		f.closed = true
 		close(f.closing)
+		f.async.cancel()
 	}
 	f.mu.Unlock()
 	f.KillAll()

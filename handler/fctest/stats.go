@@ -5,7 +5,8 @@ import "sort"
 // Stats is a copy of the counters and of the processes that are there now.
 type Stats struct {
 	Starts      int // processes started
-	Invocations int // admitted, whatever became of them
+	Invocations int // admitted, whatever became of them; each run of an asynchronous one
+	Enqueued    int // asynchronous invocations taken
 	Failures    int // ended as Failed
 	Crashes     int // ended as Crashed
 	Timeouts    int // ended as TimedOut

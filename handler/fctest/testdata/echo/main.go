@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -65,6 +66,15 @@ func handle(ctx context.Context, o order) (any, error) {
 		deadline, _ := ctx.Deadline()
 		dir, err := os.Getwd()
 		return report{os.Getpid(), *c, deadline, os.Environ(), dir}, err
+	case "succeed at retry":
+		c, _ := fccontext.FromContext(ctx)
+		if err := wait(fmt.Sprintf("%s%s/%d", o.URL, c.RequestID, c.RetryCount)); err != nil {
+			return nil, err
+		}
+		if strconv.Itoa(c.RetryCount) != o.Value {
+			return nil, messages.InvokeResponse_Error{Type: "timeout", Message: "timeout"}
+		}
+		return o.Value, nil
 	case "typed error":
 		return nil, messages.InvokeResponse_Error{Type: "rate_limited", Message: o.Value}
 	case "plain error":
