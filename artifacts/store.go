@@ -76,6 +76,26 @@ func attemptOf(key, name string) (int64, bool) {
 	return n, err == nil && n > 0 && OutputName(key, n) == name
 }
 
+// Expiry is how long objects are kept, by their class tag, in days. A result
+// outlives its record; approved results are kept until somebody removes them.
+// Former versions, which only a second writer of one name leaves behind, go
+// after a month.
+func Expiry(retentionDays int) []aliyun.ExpiryRule {
+	rule := func(class, prefix string, days int) aliyun.ExpiryRule {
+		return aliyun.ExpiryRule{
+			ID: aliyun.LifecyclePrefix + class, Prefix: prefix, TagKey: "class", TagValue: class, Days: days, NoncurrentDays: 30,
+		}
+	}
+	return []aliyun.ExpiryRule{
+		rule("input", "tasks/", retentionDays+30),
+		rule("output", "tasks/", 2*retentionDays+30),
+		rule("approved", "tasks/", 0),
+		rule("letter", "dead-letters/", retentionDays+30),
+		{ID: aliyun.LifecyclePrefix + "task-markers", Prefix: "tasks/", DeleteMarkers: true},
+		{ID: aliyun.LifecyclePrefix + "letter-markers", Prefix: "dead-letters/", DeleteMarkers: true},
+	}
+}
+
 // Store writes and reads objects of one bucket.
 type Store struct {
 	bucket     *aliyun.Bucket

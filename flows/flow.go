@@ -8,6 +8,9 @@
 package flows
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +118,18 @@ func (f *Flow) KeyRule() string {
 		}
 	}
 	return strings.Join(rule, ", ")
+}
+
+// KeyRuleID is a fingerprint of the key rule and, where the key has sensitive
+// fields, of the secret: it changes with either. It tells nothing of the secret.
+func (f *Flow) KeyRuleID(secret []byte) string {
+	parts := map[string]string{"flow": f.Name, "rule": f.KeyRule()}
+	if f.NeedsSecret() {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write([]byte("oncegate key rule v1"))
+		parts["secret"] = hex.EncodeToString(mac.Sum(nil))
+	}
+	return idempotency.HashOf(parts)[:12]
 }
 
 // EnvironmentPath is where the event's environment is read from.

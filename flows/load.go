@@ -109,6 +109,9 @@ func Embedded(processors map[string]Processor) (*Set, error) {
 	return Load(embedded, processors)
 }
 
+// EmbeddedYAML is the flows.yaml that is built into the binary.
+func EmbeddedYAML() []byte { return bytes.Clone(embedded) }
+
 // Load reads and checks a flows.yaml. The error joins every *ConfigError found,
 // so that one look shows all that is wrong. processors says which processors
 // exist; nil leaves that unchecked, for callers that only derive keys.

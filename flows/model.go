@@ -244,16 +244,31 @@ func providerCode(body []byte) (code, id string) {
 	id = safeToken(shape.RequestID)
 	if shape.Error == nil {
 		s, _ := shape.Code.(string)
-		return safeToken(s), id
+		return safeCode(s), id
 	}
 	s, _ := shape.Error.Code.(string)
-	if s = safeToken(s); s == "" {
-		s = safeToken(shape.Error.Type)
+	if s = safeCode(s); s == "" {
+		s = safeCode(shape.Error.Type)
 	}
 	if s == "" {
 		s = "error"
 	}
 	return s, id
+}
+
+// safeCode keeps what is shaped like a code and holds no number of a person:
+// seven digits in a row are no part of a code.
+func safeCode(s string) string {
+	run := 0
+	for _, r := range s {
+		if run++; r < '0' || r > '9' {
+			run = 0
+		}
+		if run > 6 {
+			return ""
+		}
+	}
+	return safeToken(s)
 }
 
 // safeToken keeps what is shaped like a code or an id: at most 64 letters,

@@ -42,23 +42,19 @@ func (h *Handler) HandleBatch(ctx context.Context, raw []byte, d Delivery) (Batc
 		return BatchResult{DecisionBatch, []Result{r}}, err
 	}
 	b := batch{members: make([]*member, len(members))}
-	byKey := map[string][]*member{}
 	var groups [][]*member
+	at := map[string]int{}
 	for i, one := range members {
 		m := &member{delivery: h.newDelivery(one, d)}
 		b.members[i] = m
 		m.read()
-		if m.kept != nil {
-			groups = append(groups, []*member{m})
-			continue
+		n, ok := at[m.lane()]
+		if !ok {
+			n = len(groups)
+			at[m.lane()] = n
+			groups = append(groups, nil)
 		}
-		byKey[m.key.Hex] = append(byKey[m.key.Hex], m)
-	}
-	for _, m := range b.members {
-		if group := byKey[m.key.Hex]; m.kept == nil && len(group) > 0 {
-			groups = append(groups, group)
-			delete(byKey, m.key.Hex)
-		}
+		groups[n] = append(groups[n], m)
 	}
 	b.run(ctx, groups, h.o.BatchConcurrency)
 	return b.result()
@@ -70,6 +66,19 @@ type member struct {
 	result Result
 	err    error
 	prior  int64 // attempts that its record had when it was put off
+}
+
+// lane is equal for members that run one after the other: those of one business,
+// and those that write one dead letter.
+func (m *member) lane() string {
+	switch {
+	case m.kept == nil:
+		return "key " + m.key.Hex
+	case m.event != nil:
+		return "event " + m.event.Source() + " " + m.event.ID()
+	default:
+		return "bytes " + string(m.raw)
+	}
 }
 
 // handleMember runs the member; off says that it is to be taken over last and alone.
@@ -90,7 +99,7 @@ type batch struct {
 }
 
 // run handles groups of members side by side and the members of a group, which
-// share a key, one after the other. A member whose last run died may have taken
+// share a lane, one after the other. A member whose last run died may have taken
 // the instance with it, and its neighbours too: such members come last, alone,
 // and those that died least often first, so that a deadly one costs its
 // neighbours one attempt at most.
@@ -101,6 +110,10 @@ func (b *batch) run(ctx context.Context, groups [][]*member, concurrency int) {
 		g.Go(func() error {
 			for i, m := range group {
 				if m.handleMember(ctx) {
+					// The others of the key wait for it, so they come where it comes.
+					for _, later := range group[i:] {
+						later.prior = m.prior
+					}
 					b.mu.Lock()
 					b.off = append(b.off, group[i:]...)
 					b.mu.Unlock()

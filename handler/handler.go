@@ -239,7 +239,7 @@ func (*takeover) Error() string { return "to be taken over last and alone" }
 func (d *delivery) claim() idempotency.Claim {
 	return idempotency.Claim{
 		Key: d.key, InputDigest: d.digest, Owner: d.o.NewOwner(), Now: d.received, Budget: d.flow.MaxAttempts,
-		Target: d.target(), Flow: d.flow.Name, Environment: d.o.Environment,
+		KeyRule: d.flow.KeyRuleID(d.o.KeySecret), Target: d.target(), Flow: d.flow.Name, Environment: d.o.Environment,
 		Source: d.event.Source(), EventID: d.event.ID(), TraceID: traceID(d.event),
 		ConsumerVersion: d.Version, ProcessorVersion: d.processorVersion(), NoTakeover: !d.last,
 	}

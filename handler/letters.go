@@ -40,6 +40,9 @@ func (d *delivery) base(c cause) letter.Letter {
 	if d.flow != nil {
 		l.Flow = d.flow.Name
 	}
+	if l.Key != "" {
+		l.KeyRule = d.flow.KeyRuleID(d.o.KeySecret)
+	}
 	return l
 }
 

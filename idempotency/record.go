@@ -103,6 +103,7 @@ type Record struct {
 	LeaseUntil    time.Time
 	Owner         string // random token of the run that wrote last
 
+	KeyRule           string // fingerprint of the rule and secret that made the key
 	KeyFields         string // canonical JSON; sensitive fields digested
 	InputDigest       string
 	SupersededDigests []string
@@ -148,6 +149,7 @@ func (r Record) Columns() (aliyun.Row, error) {
 	c.Time("lease_until", r.LeaseUntil)
 	c.Text("owner", r.Owner)
 
+	c.Text("key_rule", r.KeyRule)
 	c.Text("key_fields", r.KeyFields)
 	c.Text("input_digest", r.InputDigest)
 	c.Text("superseded_digests", strings.Join(r.SupersededDigests, ","))
@@ -192,6 +194,7 @@ func ParseRecord(key string, row aliyun.Row) (Record, error) {
 		LeaseUntil:    c.Time("lease_until"),
 		Owner:         c.Text("owner"),
 
+		KeyRule:     c.Text("key_rule"),
 		KeyFields:   c.Text("key_fields"),
 		InputDigest: c.Text("input_digest"),
 		OutputRef:   refOf(&c, "output_ref"),

@@ -21,7 +21,7 @@ func fullRecord() Record {
 		Key: testKey.Hex, RecordVersion: 1, Status: StatusFailedRetryable, Revision: 4,
 		History: []Step{{3, StatusRunning, 2, 1_772_352_000_123, "", "run/a"}, {4, StatusFailedRetryable, 2, 1_772_352_001_123, CodeTimeout, "run/a"}},
 		Attempt: 2, AttemptBudget: 6, NotBefore: at(1), LeaseUntil: at(2), Owner: ownerA,
-		KeyFields: testKey.Canonical, InputDigest: testDigest, SupersededDigests: []string{"d0", "d00"},
+		KeyRule: "3f2a9c0b1d4e", KeyFields: testKey.Canonical, InputDigest: testDigest, SupersededDigests: []string{"d0", "d00"},
 		OutputRef: Ref{"o", "v", "s"}, ResultRef: Ref{"r", "", "s2"},
 		LastErrorCode: CodeTimeout, LastErrorTarget: "model:m", LastErrorSummary: "HTTP 504",
 		Flow: "summary", Environment: "prod", Source: "shop", EventID: "e", TraceID: "t", ConsumerVersion: "7", ProcessorVersion: "p1",

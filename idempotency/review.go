@@ -109,6 +109,22 @@ func (t *Reviews) Get(ctx context.Context, id string) (r Review, ok bool, err er
 	return r, true, nil
 }
 
+// List reads one page of reviews by rising id, from an id on.
+func (t *Reviews) List(ctx context.Context, from, to string, limit int) (reviews []Review, next string, err error) {
+	page, err := t.store.Scan(ctx, ReviewTable, from, to, limit, nil)
+	if err != nil {
+		return nil, "", fmt.Errorf("list reviews: %w", err)
+	}
+	for i, row := range page.Rows {
+		r, err := parseReview(page.Keys[i], row)
+		if err != nil {
+			return nil, "", fmt.Errorf("list reviews: id %s: %w", page.Keys[i], err)
+		}
+		reviews = append(reviews, r)
+	}
+	return reviews, page.Next, nil
+}
+
 func (r Review) columns() aliyun.Row {
 	c := aliyun.Columns{Row: aliyun.Row{}}
 	c.Text("kind", string(r.Kind))

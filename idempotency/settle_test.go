@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,7 +157,7 @@ func TestLandedRecognisesAWriteByWhatItLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, taken := p.Deliver(wrote, claimOf(ownerB, start.Add(time.Hour)))
-	edited := func(edit func(*Record)) Record { r := wrote; edit(&r); return r }
+	edited := func(edit func(*Record)) Record { r := wrote; r.History = slices.Clone(r.History); edit(&r); return r }
 	far := taken
 	far.AttemptBudget = 1000
 	for i := range 60 {
@@ -178,6 +179,10 @@ func TestLandedRecognisesAWriteByWhatItLeft(t *testing.T) {
 			_, other := p.Deliver(edited(func(r *Record) { r.Revision--; r.History = r.History[:len(r.History)-1] }), claimOf(ownerB, start.Add(time.Hour)))
 			_, other = p.Deliver(other, claimOf(ownerC, start.Add(5*time.Hour)))
 			return other
+		}(), false, false},
+		{"the owner's step was another", func() Record {
+			_, later := p.Deliver(edited(func(r *Record) { r.History[len(r.History)-1].Status = StatusFailedRetryable }), claimOf(ownerB, start.Add(time.Hour)))
+			return later
 		}(), false, false},
 		{"the history has dropped the step", far, false, false},
 	} {

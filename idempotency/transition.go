@@ -49,6 +49,7 @@ type Claim struct {
 	// means none is known, and Policy.Lease holds.
 	Deadline time.Time
 	Budget   int64 // attempts that a new record gets
+	KeyRule  string
 
 	Target           string // of the fingerprint where a run dies without a word: fc:NAME
 	Flow             string
@@ -104,7 +105,7 @@ func (p Policy) First(c Claim) Record {
 	now := milli(c.Now)
 	r := Record{
 		Key: c.Key.Hex, RecordVersion: RecordVersion, Status: StatusRunning,
-		Attempt: 1, AttemptBudget: c.Budget, KeyFields: c.Key.Canonical, InputDigest: c.InputDigest,
+		Attempt: 1, AttemptBudget: c.Budget, KeyRule: c.KeyRule, KeyFields: c.Key.Canonical, InputDigest: c.InputDigest,
 		Flow: c.Flow, Environment: c.Environment, FirstReceivedAt: now,
 	}
 	return p.start(r, c)

@@ -66,7 +66,7 @@ func (w *world) deliver(raw []byte) fctest.Response {
 	w.mu.Lock()
 	w.answers = append(w.answers, resp)
 	w.mu.Unlock()
-	if resp.Ending == fctest.Returned {
+	if resp.Ending == fctest.Returned && !handler.IsBatch(raw) {
 		w.checkAcknowledged(raw, result(w.t, resp))
 	}
 	return resp

@@ -81,7 +81,6 @@ func TestUndecodable(t *testing.T) {
 	for _, c := range []struct{ name, payload string }{
 		{"text that is no JSON", "order 17 is late"},
 		{"an empty payload", ""},
-		{"an array", `[{"specversion":"1.0"}]`},
 		{"a JSON string", `"{}"`},
 		{"null", "null"},
 		{"cut JSON", `{"specversion":"1.0","id":"e`},
@@ -98,7 +97,7 @@ func TestUndecodable(t *testing.T) {
 			}
 		})
 	}
-	if n := len(w.letters()); n != 9 {
+	if n := len(w.letters()); n != 8 {
 		t.Errorf("%d letters, want one of each event", n)
 	}
 	if n := len(w.records()); n != 0 {

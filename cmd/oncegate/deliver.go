@@ -16,6 +16,7 @@ import (
 	"github.com/oncegate/oncegate/handler"
 	"github.com/oncegate/oncegate/handler/fctest"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/strictjson"
 )
 
 // The rules of the local bus.
@@ -73,6 +74,9 @@ func (a *app) deliver(ctx context.Context, o stackOptions, set *flows.Set, files
 	if _, err := s.setup(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.upload(ctx, o.objects); err != nil {
+		return nil, err
+	}
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	bus, err := s.bus(o, abort)
@@ -94,22 +98,20 @@ func (a *app) deliver(ctx context.Context, o stackOptions, set *flows.Set, files
 		fmt.Fprintf(a.err, " %s\n", progressOf(first))
 	}
 	report := &deliveryReport{SchemaVersion: 1, Deliveries: []deliveryLine{}, Tasks: []taskLine{}}
-	waiting := 0
 	for i, f := range files {
 		outcomes, err := tracked[i].Wait(ctx)
 		if err != nil {
 			return nil, interrupted(ctx, err)
 		}
 		for _, outcome := range outcomes {
-			line, err := s.line(ctx, set, o.keySecret, f, outcome)
+			lines, err := s.lines(ctx, set, o.keySecret, f, outcome)
 			if err != nil {
 				return nil, err
 			}
 			if outcome.Deliveries > 1 {
-				waiting++
-				fmt.Fprintf(a.err, "%s: %s after %d deliveries\n", inert(f.name), line.Outcome, line.Deliveries)
+				fmt.Fprintf(a.err, "%s: %s after %d deliveries\n", inert(f.name), outcome.Outcome, outcome.Deliveries)
 			}
-			report.Deliveries = append(report.Deliveries, line)
+			report.Deliveries = append(report.Deliveries, lines...)
 		}
 	}
 	return report, s.count(ctx, bus, report)
@@ -167,12 +169,52 @@ func interrupted(ctx context.Context, err error) error {
 
 func progressOf(r ebtest.Result) string {
 	if r.OK {
-		var answer handler.Result
+		var answer handler.BatchResult
 		if json.Unmarshal(r.Payload, &answer) == nil && answer.Decision != "" {
+			if answer.Decision == handler.DecisionBatch {
+				return fmt.Sprintf("batch of %d", len(answer.Members))
+			}
 			return string(answer.Decision)
 		}
 	}
 	return "will be delivered again (" + inert(r.ErrorType) + ")"
+}
+
+// lines says what became of one file: a line for its event, or one for each
+// member of a batch, in order.
+func (s *stack) lines(ctx context.Context, set *flows.Set, secret string, f eventFile, outcome ebtest.Outcome) ([]deliveryLine, error) {
+	if !handler.IsBatch(f.raw) {
+		line, err := s.line(ctx, set, secret, f, outcome)
+		return []deliveryLine{line}, err
+	}
+	members, err := strictjson.Members(f.raw)
+	if err != nil || len(members) == 0 {
+		members = [][]byte{f.raw}
+	}
+	var answer handler.BatchResult
+	if outcome.Last.OK {
+		if err := json.Unmarshal(outcome.Last.Payload, &answer); err != nil {
+			return nil, fmt.Errorf("read the function's answer: %w", err)
+		}
+		if len(answer.Members) != len(members) {
+			return nil, fmt.Errorf("read the function's answer: %d members of %d", len(answer.Members), len(members))
+		}
+	}
+	var lines []deliveryLine
+	for i, member := range members {
+		one := outcome
+		if outcome.Last.OK {
+			if one.Last.Payload, err = json.Marshal(answer.Members[i]); err != nil {
+				return nil, err
+			}
+		}
+		line, err := s.line(ctx, set, secret, eventFile{fmt.Sprintf("%s[%d]", f.name, i), member}, one)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
 }
 
 // line says what became of one event.

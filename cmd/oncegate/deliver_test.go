@@ -67,12 +67,24 @@ func TestSamplesEndAsDocumented(t *testing.T) {
 		{"12-no-flow-wants-it", "acknowledged", "dead_letter", "", "", ""},
 		{"13-key-field-missing", "acknowledged", "dead_letter", "", "", ""},
 		{"14-title", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"15-flow-is-off", "acknowledged", "parked", "RECEIVED", "", ""},
+		{"16-other-environment", "acknowledged", "wrong_environment", "", "", ""},
+		{"17-batch.json[0]", "acknowledged", "duplicate", "SUCCEEDED", out, ""},
+		{"17-batch.json[1]", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"17-batch.json[2]", "acknowledged", "duplicate", "SUCCEEDED", out, ""},
+		{"17-batch.json[3]", "acknowledged", "dead_letter", "", "", ""},
+		{"18-batch-of-texts.json[0]", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"18-batch-of-texts.json[1]", "acknowledged", "duplicate", "SUCCEEDED", out, ""},
+		{"19-wrapped-by-a-queue", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"20-data-in-base64", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"21-content-by-reference", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"22-content-has-changed", "acknowledged", "final", "FAILED_FINAL", "", "invalid_request"},
 	}
 	if d := cmp.Diff(want, toldOf(first)); d != "" {
 		t.Error(d)
 	}
-	if first.DeadLetters != 7 {
-		t.Errorf("%d dead letters, want 6 in the table and 1 in the queue", first.DeadLetters)
+	if first.DeadLetters != 11 {
+		t.Errorf("%d dead letters, want 10 in the table and 1 in the queue", first.DeadLetters)
 	}
 	if !strings.Contains(progress, "01-summary.json ... executed") {
 		t.Errorf("no progress on stderr:\n%s", progress)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,42 @@ func readEvents(args []string, in io.Reader) ([]eventFile, error) {
 				return nil, fmt.Errorf("read events: %s is larger than %d MiB", name, maxFile>>20)
 			}
 			found = append(found, eventFile{name, raw})
+		}
+	}
+	return found, nil
+}
+
+// objectsFolder lies in a folder of events: its files are content that events
+// refer to.
+const objectsFolder = "objects"
+
+// objectFile is content to put into the local bucket.
+type objectFile struct {
+	key  string // path below the objects folder, with slashes
+	path string
+}
+
+// findObjects finds the content beside the events of each folder.
+func findObjects(args []string) ([]objectFile, error) {
+	var found []objectFile
+	for _, arg := range args {
+		root := filepath.Join(arg, objectsFolder)
+		if info, err := os.Stat(root); err != nil || !info.IsDir() {
+			continue
+		}
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			key, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			found = append(found, objectFile{filepath.ToSlash(key), path})
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read objects: %w", err)
 		}
 	}
 	return found, nil

@@ -17,7 +17,7 @@ func (a *app) localCommand() *cobra.Command {
 		Use:   "local",
 		Short: "Run oncegate on a local cloud: real SDKs and the real function, no account",
 	}
-	cmd.AddCommand(a.localDeliverCommand())
+	cmd.AddCommand(a.localDeliverCommand(), a.localUpCommand())
 	return cmd
 }
 
@@ -32,7 +32,9 @@ func (a *app) localDeliverCommand() *cobra.Command {
 It builds the function, starts stand-ins for Tablestore, OSS, Function Compute,
 EventBridge and a model, publishes every event in order, waits until each is
 acknowledged or dead-lettered, and prints a table. A folder stands for its .json
-files in name order.
+files in name order; the files below its objects/ are put into the bucket first,
+for events that refer to content. A file that holds an array is delivered as an
+event stream does, and shown as one row a member.
 
 State stays in the state folder: run it again, and every finished event is a
 duplicate that calls no model. Waits are shortened by --time-scale; with 1 they
@@ -44,13 +46,8 @@ all others one with EXPONENTIAL_DECAY_RETRY (176 retries).`,
   oncegate local deliver --fresh --output json event.json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
-			switch {
-			case !(o.timeScale > 0) || o.timeScale > 100000:
-				return usageErrorf("--time-scale must be more than 0 and at most 100000")
-			case o.instances < 1 || o.instances > 100:
-				return usageErrorf("--instances must be from 1 to 100")
-			case o.timeout < time.Second || o.modelTimeout < time.Millisecond:
-				return usageErrorf("--timeout must be at least 1s and --model-timeout at least 1ms")
+			if err := a.completeStack(&o); err != nil {
+				return err
 			}
 			set, err := loadFlows(o.flowsFile)
 			if err != nil {
@@ -60,25 +57,16 @@ all others one with EXPONENTIAL_DECAY_RETRY (176 retries).`,
 			if err != nil {
 				return err
 			}
-			o.stateDir, o.keySecret = a.stateDir, a.getenv("ONCEGATE_KEY_SECRET")
-			if o.keySecret == "" {
-				o.keySecret = localKeySecret
-			}
-			if o.flowsFile != "" {
-				if o.flowsFile, err = filepath.Abs(o.flowsFile); err != nil {
-					return err
-				}
+			if o.objects, err = findObjects(args); err != nil {
+				return err
 			}
 			if fresh {
 				if err := removeState(a.stateDir); err != nil {
 					return err
 				}
 			}
-			if o.binary == "" {
-				fmt.Fprintln(a.err, "building the function ...")
-				if o.binary, err = buildFunction(ctx, a.stateDir); err != nil {
-					return err
-				}
+			if err := a.needFunction(ctx, &o); err != nil {
+				return err
 			}
 			report, err := a.deliver(ctx, o, set, files)
 			if err != nil {
@@ -92,6 +80,13 @@ all others one with EXPONENTIAL_DECAY_RETRY (176 retries).`,
 		}),
 	}
 	cmd.Flags().BoolVar(&fresh, "fresh", false, "start with empty state")
+	a.stackFlags(cmd, &o)
+	a.outputFlag(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+// stackFlags are what every command that runs the local stack takes.
+func (a *app) stackFlags(cmd *cobra.Command, o *stackOptions) {
 	cmd.Flags().Float64Var(&o.timeScale, "time-scale", 100, "how much shorter retry waits, back-off, margin and reserve are")
 	cmd.Flags().IntVar(&o.instances, "instances", 2, "function processes at most")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "time-out of one invocation, not scaled")
@@ -99,8 +94,35 @@ all others one with EXPONENTIAL_DECAY_RETRY (176 retries).`,
 	cmd.Flags().StringVar(&o.binary, "function", "", "a built function binary (default: build it)")
 	cmd.Flags().StringVar(&o.flowsFile, "flows", "", "a flows.yaml in place of the built-in one")
 	a.stateFlag(cmd)
-	a.outputFlag(cmd, outputTable, outputJSON)
-	return cmd
+}
+
+// completeStack checks the options and fills in what the flags leave open.
+func (a *app) completeStack(o *stackOptions) error {
+	switch {
+	case !(o.timeScale > 0) || o.timeScale > 100000:
+		return usageErrorf("--time-scale must be more than 0 and at most 100000")
+	case o.instances < 1 || o.instances > 100:
+		return usageErrorf("--instances must be from 1 to 100")
+	case o.timeout < time.Second || o.modelTimeout < time.Millisecond:
+		return usageErrorf("--timeout must be at least 1s and --model-timeout at least 1ms")
+	}
+	o.stateDir, o.keySecret = a.stateDir, a.keySecret(targetLocal)
+	if o.flowsFile != "" {
+		var err error
+		if o.flowsFile, err = filepath.Abs(o.flowsFile); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needFunction builds the function unless a binary was given.
+func (a *app) needFunction(ctx context.Context, o *stackOptions) (err error) {
+	if o.binary == "" {
+		fmt.Fprintln(a.err, "building the function ...")
+		o.binary, err = buildFunction(ctx, o.stateDir)
+	}
+	return err
 }
 
 // removeState removes what the local cloud keeps, and nothing else that may be

@@ -14,6 +14,9 @@ import (
 var functionBinary string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+	}
 	testscript.Main(builtFunction{m}, map[string]func(){
 		"oncegate": func() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)) },
 	})

@@ -10,8 +10,10 @@ import (
 func (a *app) setupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "setup",
-		Short: "Create the tables, and locally the bucket",
-		Long: `Create the tables that oncegate needs, and on the local cloud its bucket.
+		Short: "Create the tables, locally the bucket, and write the bucket's lifecycle rules",
+		Long: `Create the tables that oncegate needs, on the local cloud its bucket, and write
+the bucket's lifecycle rules: objects expire by their class tag, former versions
+after a month. Rules of others are kept.
 
 What is there already is checked and left as it is. The function itself never
 creates anything.`,
@@ -25,11 +27,14 @@ creates anything.`,
 			}
 			var created []string
 			if target == targetCloud {
-				store, _, err := a.cloudStore()
+				store, bucket, err := a.cloudStore()
 				if err != nil {
 					return err
 				}
 				if created, err = createTables(ctx, store); err != nil {
+					return err
+				}
+				if created, err = setExpiry(ctx, bucket, created); err != nil {
 					return err
 				}
 			} else {

@@ -10,9 +10,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/artifacts/osstest"
 	"github.com/oncegate/oncegate/flows/modeltest"
 	"github.com/oncegate/oncegate/handler/fctest"
+	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/idempotency/otstest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
@@ -35,10 +37,11 @@ var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "function
 
 // cloud is the durable half of the local cloud: records and objects.
 type cloud struct {
-	creds cloudtest.Credentials
-	ots   *otstest.Server
-	oss   *osstest.Server
-	store *aliyun.Tablestore
+	creds  cloudtest.Credentials
+	ots    *otstest.Server
+	oss    *osstest.Server
+	store  *aliyun.Tablestore
+	bucket *aliyun.Bucket
 }
 
 func openCloud(stateDir string) (*cloud, error) {
@@ -55,6 +58,13 @@ func openCloud(stateDir string) (*cloud, error) {
 		return nil, err
 	}
 	if c.store, err = localTablestore(c.ots, &c.creds); err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.bucket, err = aliyun.NewBucket("http://127.0.0.1", localBucket, aliyun.Options{
+		Credentials: fixed(issue(&c.creds)), Transport: c.oss.Transport(),
+	})
+	if err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -78,17 +88,40 @@ func (c *cloud) setup(ctx context.Context) (created []string, err error) {
 	if created, err = createTables(ctx, c.store); err != nil {
 		return created, err
 	}
-	bucket, err := aliyun.NewBucket("http://127.0.0.1", localBucket, aliyun.Options{
-		Credentials: fixed(issue(&c.creds)), Transport: c.oss.Transport(),
-	})
+	fresh, err := c.bucket.Create(ctx)
 	if err != nil {
 		return created, err
 	}
-	fresh, err := bucket.Create(ctx)
-	if err == nil && fresh {
+	if fresh {
 		created = append(created, "bucket "+localBucket)
 	}
+	return setExpiry(ctx, c.bucket, created)
+}
+
+// setExpiry writes the bucket's lifecycle rules where they are not there yet.
+func setExpiry(ctx context.Context, bucket *aliyun.Bucket, created []string) ([]string, error) {
+	changed, err := bucket.SetExpiry(ctx, artifacts.Expiry(retentionDays))
+	if err == nil && changed {
+		created = append(created, "lifecycle rules")
+	}
 	return created, err
+}
+
+// retentionDays is how long records are kept by default.
+var retentionDays = int(idempotency.DefaultPolicy().Retention / (24 * time.Hour))
+
+// upload puts content that events refer to into the bucket.
+func (c *cloud) upload(ctx context.Context, objects []objectFile) error {
+	for _, o := range objects {
+		body, err := os.ReadFile(o.path)
+		if err != nil {
+			return fmt.Errorf("read objects: %w", err)
+		}
+		if _, err := c.bucket.Put(ctx, o.key, aliyun.Object{Body: body, ContentType: "application/octet-stream"}); err != nil {
+			return fmt.Errorf("put object %s: %w", o.key, err)
+		}
+	}
+	return nil
 }
 
 // Close releases the state.
@@ -107,6 +140,7 @@ type stackOptions struct {
 	timeout      time.Duration // of the function
 	modelTimeout time.Duration
 	keySecret    string
+	objects      []objectFile
 }
 
 // stack is the whole local cloud with the function on it.

@@ -47,37 +47,52 @@ func (a *app) chosenTarget() (string, error) {
 	return "", usageErrorf("--target %q is not known; use local or cloud", a.target)
 }
 
-// openRecords reaches the records of the chosen target. done releases it.
-func (a *app) openRecords() (records *idempotency.Table, done func(), err error) {
+// state is what the chosen target remembers.
+type state struct {
+	target  string
+	tasks   *idempotency.Table
+	reviews *idempotency.Reviews
+	letters *letter.Table
+	done    func()
+}
+
+func newState(target string, store *aliyun.Tablestore, done func()) *state {
+	return &state{
+		target, idempotency.NewTable(store, idempotency.DefaultPolicy()), idempotency.NewReviews(store), letter.NewTable(store), done,
+	}
+}
+
+// openState reaches the tables of the chosen target; done releases them.
+func (a *app) openState() (*state, error) {
 	target, err := a.chosenTarget()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if target == targetCloud {
 		store, _, err := a.cloudStore()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return idempotency.NewTable(store, idempotency.DefaultPolicy()), func() {}, nil
+		return newState(target, store, func() {}), nil
 	}
 	if _, err := os.Stat(filepath.Join(a.stateDir, "tablestore.db")); err != nil {
-		return nil, nil, fmt.Errorf("there is no local state in %s: run `oncegate local deliver events/samples` first, or use --target cloud", a.stateDir)
+		return nil, fmt.Errorf("there is no local state in %s: run `oncegate local deliver events/samples` first, or use --target cloud", a.stateDir)
 	}
 	var creds cloudtest.Credentials
 	server, err := otstest.New(otstest.Options{Dir: a.stateDir, Credentials: &creds})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	store, err := localTablestore(server, &creds)
 	if err != nil {
 		server.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return idempotency.NewTable(store, idempotency.DefaultPolicy()), func() { server.Close() }, nil
+	return newState(target, store, func() { server.Close() }), nil
 }
 
 // cloudStore reads the environment and returns clients of the real services.
-func (a *app) cloudStore() (*aliyun.Tablestore, aliyun.Cloud, error) {
+func (a *app) cloudStore() (*aliyun.Tablestore, *aliyun.Bucket, error) {
 	env := aliyun.NewEnv(a.getenv)
 	cloud := env.Cloud()
 	creds := aliyun.Credentials{
@@ -86,10 +101,15 @@ func (a *app) cloudStore() (*aliyun.Tablestore, aliyun.Cloud, error) {
 		SecurityToken:   env.Text("ALIBABA_CLOUD_SECURITY_TOKEN", ""),
 	}
 	if err := env.Err(); err != nil {
-		return nil, cloud, fmt.Errorf("%w\nset them for the cloud, or use --target local", err)
+		return nil, nil, fmt.Errorf("%w\nset them for the cloud, or use --target local", err)
 	}
-	store, err := aliyun.NewTablestore(cloud.Endpoint, cloud.Instance, aliyun.Options{Credentials: fixed(creds)})
-	return store, cloud, err
+	options := aliyun.Options{Credentials: fixed(creds)}
+	store, err := aliyun.NewTablestore(cloud.Endpoint, cloud.Instance, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	bucket, err := aliyun.NewBucket(cloud.OSSEndpoint, cloud.Bucket, options)
+	return store, bucket, err
 }
 
 func fixed(c aliyun.Credentials) func(context.Context) (aliyun.Credentials, error) {

@@ -59,7 +59,7 @@ func (a *app) taskCommand() *cobra.Command {
 		Example: `  oncegate task list --status FAILED_FINAL
   oncegate task show 423fb1e078de`,
 	}
-	cmd.AddCommand(a.taskShowCommand(), a.taskListCommand())
+	cmd.AddCommand(a.taskShowCommand(), a.taskHistoryCommand(), a.taskFindCommand(), a.taskListCommand())
 	return cmd
 }
 
@@ -69,33 +69,34 @@ func (a *app) taskShowCommand() *cobra.Command {
 		Short: "Show one record; KEY may be a unique beginning of a key",
 		Args:  cobra.ExactArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
-			key := strings.ToLower(args[0])
-			if key == "" || len(key) > 64 || strings.Trim(key, "0123456789abcdef") != "" {
-				return usageErrorf("KEY must be up to 64 hex digits; `oncegate key FILE` shows the key of an event")
-			}
-			records, done, err := a.openRecords()
+			key, err := checkKey(args[0])
 			if err != nil {
 				return err
 			}
-			defer done()
-			r, err := findRecord(ctx, records, key)
+			s, err := a.openState()
 			if err != nil {
 				return err
 			}
-			if a.output == outputJSON {
-				return printJSON(a.out, struct {
-					SchemaVersion int `json:"schema_version"`
-					taskView
-					History []idempotency.Step `json:"history"`
-				}{1, viewOf(r), r.History}, true)
+			defer s.done()
+			r, err := findRecord(ctx, s.tasks, key)
+			if err != nil {
+				return err
 			}
-			printTask(a, r)
-			return nil
+			return a.printRecord(r)
 		}),
 	}
 	a.targetFlags(cmd)
 	a.outputFlag(cmd, outputTable, outputJSON)
 	return cmd
+}
+
+// checkKey accepts a key or the beginning of one.
+func checkKey(arg string) (string, error) {
+	key := strings.ToLower(arg)
+	if key == "" || len(key) > 64 || strings.Trim(key, "0123456789abcdef") != "" {
+		return "", usageErrorf("KEY must be up to 64 hex digits; `oncegate key FILE` shows the key of an event")
+	}
+	return key, nil
 }
 
 func findRecord(ctx context.Context, records *idempotency.Table, key string) (idempotency.Record, error) {
@@ -117,6 +118,18 @@ func findRecord(ctx context.Context, records *idempotency.Table, key string) (id
 		return idempotency.Record{}, fmt.Errorf("more than one key begins with %s: give more of it", key)
 	}
 	return found[0], nil
+}
+
+func (a *app) printRecord(r idempotency.Record) error {
+	if a.output == outputJSON {
+		return printJSON(a.out, struct {
+			SchemaVersion int `json:"schema_version"`
+			taskView
+			History []idempotency.Step `json:"history"`
+		}{1, viewOf(r), r.History}, true)
+	}
+	printTask(a, r)
+	return nil
 }
 
 func printTask(a *app, r idempotency.Record) {
@@ -146,18 +159,14 @@ func printTask(a *app, r idempotency.Record) {
 		}
 	}
 	fmt.Fprintln(a.out)
-	var rows [][]string
-	for _, s := range r.History {
-		rows = append(rows, []string{
-			strconv.FormatInt(s.Revision, 10), string(s.Status), strconv.FormatInt(s.Attempt, 10), utc(time.UnixMilli(s.At)), string(s.Code), s.Actor,
-		})
-	}
-	printTable(a.out, []string{"rev", "status", "attempt", "at", "code", "actor"}, rows)
+	printHistory(a, r)
 }
 
 func (a *app) taskListCommand() *cobra.Command {
 	var status string
 	var limit int
+	var stuck bool
+	var retrySpan time.Duration
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List records; scans the whole table",
@@ -167,21 +176,32 @@ func (a *app) taskListCommand() *cobra.Command {
 			if want != "" && !want.Known() {
 				return usageErrorf("--status %q is not known; use RECEIVED, RUNNING, SUCCEEDED, FAILED_RETRYABLE, FAILED_FINAL or OUTCOME_UNKNOWN", status)
 			}
+			if stuck && want != "" {
+				return usageErrorf("--stuck and --status exclude each other")
+			}
 			if limit < 1 {
 				return usageErrorf("--limit must be at least 1")
 			}
-			records, done, err := a.openRecords()
+			s, err := a.openState()
 			if err != nil {
 				return err
 			}
-			defer done()
-			list, err := a.listTasks(ctx, records, want, limit)
+			defer s.done()
+			keep := func(r idempotency.Record) bool { return want == "" || r.Status == want }
+			if stuck {
+				if keep, err = a.stuckTasks(ctx, s, retrySpan); err != nil {
+					return err
+				}
+			}
+			list, err := a.listTasks(ctx, s.tasks, keep, limit)
 			if err != nil {
 				return err
 			}
 			return a.printTasks(list)
 		}),
 	}
+	cmd.Flags().BoolVar(&stuck, "stuck", false, "only tasks that nothing moves on any more, and that nobody has been told of")
+	cmd.Flags().DurationVar(&retrySpan, "retry-span", 0, "with --stuck: how long the rule goes on delivering (default 24h; locally 15m)")
 	cmd.Flags().StringVar(&status, "status", "", "only tasks with this status")
 	cmd.Flags().IntVar(&limit, "limit", 1000, "most tasks to list")
 	a.targetFlags(cmd)
@@ -197,7 +217,7 @@ type taskList struct {
 	Complete      bool       `json:"complete"`
 }
 
-func (a *app) listTasks(ctx context.Context, records *idempotency.Table, status idempotency.Status, limit int) (taskList, error) {
+func (a *app) listTasks(ctx context.Context, records *idempotency.Table, keep func(idempotency.Record) bool, limit int) (taskList, error) {
 	list := taskList{SchemaVersion: 1, Tasks: []taskView{}}
 	fmt.Fprintf(a.err, "scanning table %s ...\n", idempotency.TaskTable.Name)
 	from := ""
@@ -211,7 +231,7 @@ func (a *app) listTasks(ctx context.Context, records *idempotency.Table, status 
 				return list, nil
 			}
 			list.Scanned++
-			if status == "" || r.Status == status {
+			if keep(r) {
 				list.Tasks = append(list.Tasks, viewOf(r))
 			}
 		}

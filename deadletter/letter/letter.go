@@ -53,6 +53,7 @@ type Letter struct {
 	RawRef      string // object name of the raw bytes
 
 	Key             string
+	KeyRule         string // fingerprint of the rule and secret that made the key
 	InputDigest     string
 	Flow            string
 	Environment     string
@@ -132,6 +133,7 @@ func (l Letter) columns() (aliyun.Row, error) {
 	c.Text("raw_sha256", l.RawSHA256)
 	c.Text("raw_ref", l.RawRef)
 	c.Text("idempotency_key", l.Key)
+	c.Text("key_rule", l.KeyRule)
 	c.Text("input_digest", l.InputDigest)
 	c.Text("flow", l.Flow)
 	c.Text("environment", l.Environment)
@@ -162,7 +164,7 @@ func parse(id string, row aliyun.Row) (Letter, error) {
 		Target: c.Text("target"), Reason: c.Text("reason"),
 		EventID: c.Text("event_id"), EventSource: c.Text("event_source"), EventTime: eventTime(&c),
 		RawSHA256: c.Text("raw_sha256"), RawRef: c.Text("raw_ref"),
-		Key: c.Text("idempotency_key"), InputDigest: c.Text("input_digest"), Flow: c.Text("flow"),
+		Key: c.Text("idempotency_key"), KeyRule: c.Text("key_rule"), InputDigest: c.Text("input_digest"), Flow: c.Text("flow"),
 		Environment: c.Text("environment"), ConsumerVersion: c.Text("consumer_version"), TraceID: c.Text("trace_id"),
 		OriginalEventID: c.Text("original_event_id"), Generation: c.Number("generation"),
 		FirstFailedAt: c.Time("first_failed_at"), LastFailedAt: c.Time("last_failed_at"),

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncegate/oncegate/flows"
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// flowView is a flow as it is printed.
+type flowView struct {
+	Name             string `json:"name"`
+	Owner            string `json:"owner"`
+	NumberOwner      string `json:"number_owner"`
+	Environment      string `json:"environment"`
+	Enabled          bool   `json:"enabled"`
+	KeyRule          string `json:"key_rule"`
+	Sensitive        bool   `json:"sensitive"`
+	Processor        string `json:"processor"`
+	ProcessorVersion string `json:"processor_version"`
+	MaxAttempts      int64  `json:"max_attempts"`
+}
+
+func flowOf(f *flows.Flow) flowView {
+	return flowView{
+		f.Name, f.Owner, f.NumberOwner, f.EnvironmentPath(), f.Enabled, f.KeyRule(), f.NeedsSecret(), f.Processor, f.ProcessorVersion, f.MaxAttempts,
+	}
+}
+
+func (a *app) flowsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "flows", Short: "Check flows.yaml"}
+	cmd.AddCommand(a.flowsCheckCommand())
+	return cmd
+}
+
+func (a *app) flowsCheckCommand() *cobra.Command {
+	var flowsFile, against string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check flows.yaml and print each flow; with --against, check a change of it",
+		Long: `Check flows.yaml and print each flow.
+
+With --against OLD, also refuse a key rule or a key secret that changes while
+work of the old one is open: the same business would get a second key. Turn the
+flow off in OLD (enabled: false), let its tasks and dead letters end, then change
+the rule. The tables of the target are scanned for that; the secret is read from
+ONCEGATE_KEY_SECRET.`,
+		Example: `  oncegate flows check
+  oncegate flows check --flows new.yaml --against flows/flows.yaml --target cloud`,
+		Args: cobra.NoArgs,
+		RunE: runE(func(ctx context.Context, _ []string) error {
+			raw, err := readFlows(flowsFile)
+			if err != nil {
+				return err
+			}
+			// The processors' names are checked too; nothing is called.
+			set, err := flows.Load(raw, flows.Processors(flows.NewModel(flows.ModelOptions{})))
+			if err != nil {
+				return err
+			}
+			if err := a.printFlows(set); err != nil {
+				return err
+			}
+			if against == "" {
+				return nil
+			}
+			old, err := loadFlows(against)
+			if err != nil {
+				return fmt.Errorf("--against: %w", err)
+			}
+			return a.checkChange(ctx, old, set)
+		}),
+	}
+	cmd.Flags().StringVar(&flowsFile, "flows", "", "a flows.yaml in place of the built-in one")
+	cmd.Flags().StringVar(&against, "against", "", "the flows.yaml that runs now")
+	a.targetFlags(cmd)
+	a.outputFlag(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+func readFlows(file string) ([]byte, error) {
+	if file == "" {
+		return flows.EmbeddedYAML(), nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("load flows: %w", err)
+	}
+	return raw, nil
+}
+
+func (a *app) printFlows(set *flows.Set) error {
+	if a.output == outputJSON {
+		views := make([]flowView, len(set.Flows))
+		for i, f := range set.Flows {
+			views[i] = flowOf(f)
+		}
+		return printJSON(a.out, struct {
+			SchemaVersion int        `json:"schema_version"`
+			Flows         []flowView `json:"flows"`
+		}{1, views}, true)
+	}
+	for i, f := range set.Flows {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		v := flowOf(f)
+		enabled := "yes"
+		if !v.Enabled {
+			enabled = "no: events are kept as PARKED dead letters"
+		}
+		fmt.Fprintln(a.out, inert(v.Name))
+		for _, pair := range [][2]string{
+			{"owner", v.Owner},
+			{"number_owner", v.NumberOwner},
+			{"environment", v.Environment},
+			{"enabled", enabled},
+			{"key", v.KeyRule},
+			{"processor", v.Processor + ", version " + v.ProcessorVersion},
+			{"max_attempts", strconv.FormatInt(v.MaxAttempts, 10)},
+		} {
+			fmt.Fprintf(a.out, "  %-13s %s\n", pair[0], inert(pair[1]))
+		}
+	}
+	return nil
+}
+
+// checkChange refuses a change of keys under open work.
+func (a *app) checkChange(ctx context.Context, old, set *flows.Set) error {
+	s, err := a.openState()
+	if err != nil {
+		return fmt.Errorf("--against needs the tables, to see whether work is open: %w", err)
+	}
+	defer s.done()
+	open, err := openWork(ctx, s)
+	if err != nil {
+		return err
+	}
+	secret := []byte(a.keySecret(s.target))
+	var problems []string
+	for _, was := range old.Flows {
+		i := slices.IndexFunc(set.Flows, func(f *flows.Flow) bool { return f.Name == was.Name })
+		rule, changed := "", true
+		if i >= 0 {
+			rule, changed = set.Flows[i].KeyRuleID(secret), set.Flows[i].KeyRule() != was.KeyRule()
+		}
+		stale := workCount{}
+		for id, n := range open[was.Name] {
+			if id != rule {
+				stale.tasks += n.tasks
+				stale.letters += n.letters
+			}
+		}
+		switch {
+		case stale.tasks+stale.letters > 0:
+			why := "the key secret is another one than theirs"
+			if i < 0 {
+				why = "the flow is gone"
+			} else if changed {
+				why = "its key rule changes"
+			}
+			problems = append(problems, fmt.Sprintf("flow %s: %s, and %d tasks and %d dead letters of the old rule are open: let them end first",
+				was.Name, why, stale.tasks, stale.letters))
+		case changed && was.Enabled:
+			problems = append(problems, fmt.Sprintf("flow %s: its key rule changes while it is on: turn it off first (enabled: false), so that no event gets an old key any more", was.Name))
+		}
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("the change is refused:\n  %s", strings.Join(problems, "\n  "))
+	}
+	fmt.Fprintln(a.err, "the change is safe: no open work has a key of an old rule")
+	return nil
+}
+
+// workCount is how much of a flow is open under one key rule.
+type workCount struct{ tasks, letters int }
+
+// openWork counts what is open by flow and key rule; scans both tables.
+func openWork(ctx context.Context, s *state) (map[string]map[string]workCount, error) {
+	open := map[string]map[string]workCount{}
+	add := func(flow, rule string, tasks, letters int) {
+		if open[flow] == nil {
+			open[flow] = map[string]workCount{}
+		}
+		n := open[flow][rule]
+		open[flow][rule] = workCount{n.tasks + tasks, n.letters + letters}
+	}
+	for from, more := "", true; more; more = from != "" {
+		page, next, err := s.tasks.List(ctx, from, "", 500)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page {
+			if r.Status != idempotency.StatusSucceeded && r.Status != idempotency.StatusFailedFinal {
+				add(r.Flow, r.KeyRule, 1, 0)
+			}
+		}
+		from = next
+	}
+	for from, more := "", true; more; more = from != "" {
+		page, next, err := s.letters.List(ctx, from, 500)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range page {
+			if l.Open() && l.Key != "" {
+				add(l.Flow, l.KeyRule, 0, 1)
+			}
+		}
+		from = next
+	}
+	return open, nil
+}

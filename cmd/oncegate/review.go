@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// reviewView is a review as it is printed.
+type reviewView struct {
+	ID           string                  `json:"id"`
+	Kind         idempotency.ReviewKind  `json:"kind"`
+	State        idempotency.ReviewState `json:"state"`
+	Resolution   idempotency.Resolution  `json:"resolution"`
+	Revision     int64                   `json:"revision"`
+	Key          string                  `json:"idempotency_key"`
+	Flow         string                  `json:"flow"`
+	Environment  string                  `json:"environment"`
+	Assignee     string                  `json:"assignee"`
+	RecordDigest string                  `json:"record_digest"`
+	RecordStatus idempotency.Status      `json:"record_status"`
+	EventDigest  string                  `json:"event_digest"`
+	EventSource  string                  `json:"event_source"`
+	EventID      string                  `json:"event_id"`
+	FirstSeenAt  string                  `json:"first_seen_at"`
+	ExpiresAt    string                  `json:"expires_at"`
+}
+
+func reviewOf(r idempotency.Review) reviewView {
+	return reviewView{
+		r.ID, r.Kind, r.State, r.Resolution, r.Revision, r.Key, r.Flow, r.Environment, r.Assignee,
+		r.RecordDigest, r.RecordStatus, r.EventDigest, r.Source, r.EventID, utc(r.FirstSeenAt), utc(r.ExpiresAt),
+	}
+}
+
+func (a *app) reviewCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "review", Short: "Read the questions that wait for a person",
+		Example: `  oncegate review list
+  oncegate review show 5f0c`,
+	}
+	cmd.AddCommand(a.reviewListCommand(), a.reviewShowCommand())
+	return cmd
+}
+
+func (a *app) reviewListCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List open reviews; scans the whole table",
+		Args:  cobra.NoArgs,
+		RunE: runE(func(ctx context.Context, _ []string) error {
+			s, err := a.openState()
+			if err != nil {
+				return err
+			}
+			defer s.done()
+			fmt.Fprintf(a.err, "scanning table %s ...\n", idempotency.ReviewTable.Name)
+			views, scanned := []reviewView{}, 0
+			for from, more := "", true; more; more = from != "" {
+				page, next, err := s.reviews.List(ctx, from, "", 500)
+				if err != nil {
+					return err
+				}
+				for _, r := range page {
+					scanned++
+					if all || r.State == idempotency.ReviewOpen {
+						views = append(views, reviewOf(r))
+					}
+				}
+				from = next
+			}
+			return a.printReviews(views, scanned)
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "closed reviews too")
+	a.targetFlags(cmd)
+	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
+	return cmd
+}
+
+func (a *app) printReviews(views []reviewView, scanned int) error {
+	switch a.output {
+	case outputJSON:
+		return printJSON(a.out, struct {
+			SchemaVersion int          `json:"schema_version"`
+			Reviews       []reviewView `json:"reviews"`
+			Scanned       int          `json:"scanned"`
+			Complete      bool         `json:"complete"`
+		}{1, views, scanned, true}, true)
+	case outputJSONL:
+		for _, v := range views {
+			if err := printJSON(a.out, v, false); err != nil {
+				return err
+			}
+		}
+	default:
+		var rows [][]string
+		for _, v := range views {
+			rows = append(rows, []string{
+				short(v.ID), string(v.Kind), string(v.State), short(v.Key), string(v.RecordStatus), v.Flow, v.Assignee, v.FirstSeenAt,
+			})
+		}
+		printTable(a.out, []string{"id", "kind", "state", "key", "record", "flow", "assignee", "first seen"}, rows)
+	}
+	fmt.Fprintf(a.err, "%d reviews of %d scanned, complete\n", len(views), scanned)
+	return nil
+}
+
+func (a *app) reviewShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one review; ID may be a unique beginning of an id",
+		Args:  cobra.ExactArgs(1),
+		RunE: runE(func(ctx context.Context, args []string) error {
+			id := strings.ToLower(args[0])
+			if id == "" || len(id) > 64 || strings.Trim(id, "0123456789abcdef") != "" {
+				return usageErrorf("ID must be up to 64 hex digits; `oncegate review list` shows them")
+			}
+			s, err := a.openState()
+			if err != nil {
+				return err
+			}
+			defer s.done()
+			// Ids are hex digits, and "g" comes after all of them.
+			found, next, err := s.reviews.List(ctx, id, id+"g", 2)
+			switch {
+			case err != nil:
+				return err
+			case len(found) == 0 && next == "":
+				return fmt.Errorf("there is no review whose id begins with %s", id)
+			case len(found) != 1 || next != "":
+				return fmt.Errorf("more than one id begins with %s: give more of it", id)
+			}
+			return a.printReview(reviewOf(found[0]))
+		}),
+	}
+	a.targetFlags(cmd)
+	a.outputFlag(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+func (a *app) printReview(v reviewView) error {
+	if a.output == outputJSON {
+		return printJSON(a.out, struct {
+			SchemaVersion int `json:"schema_version"`
+			reviewView
+		}{1, v}, true)
+	}
+	for _, pair := range [][2]string{
+		{"id", v.ID},
+		{"kind", string(v.Kind)},
+		{"state", string(v.State)},
+		{"resolution", string(v.Resolution)},
+		{"idempotency_key", v.Key},
+		{"flow", v.Flow},
+		{"assignee", v.Assignee},
+		{"record_status", string(v.RecordStatus) + " when the question arose"},
+		{"record_digest", v.RecordDigest + " the input that holds"},
+		{"event_digest", v.EventDigest + " the input that was refused"},
+		{"event", v.EventSource + " " + v.EventID},
+		{"first_seen_at", v.FirstSeenAt},
+		{"expires_at", v.ExpiresAt},
+	} {
+		if pair[1] != "" {
+			fmt.Fprintf(a.out, "%-16s %s\n", pair[0], inert(pair[1]))
+		}
+	}
+	return nil
+}
