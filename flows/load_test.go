@@ -44,7 +44,7 @@ func loadText(flows ...string) (*Set, error) {
 }
 
 func TestEmbeddedFlowsLoad(t *testing.T) {
-	if _, err := Embedded(Processors(NewModel(ModelOptions{}))); err != nil {
+	if _, err := Embedded(Processors(Tools{Model: NewModel(ModelOptions{})})); err != nil {
 		t.Fatal(err)
 	}
 }

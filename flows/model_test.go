@@ -217,7 +217,7 @@ func TestModelIsAskedWithAStableRequestID(t *testing.T) {
 		headers = append(headers, r.Header.Clone())
 		return srv.Transport().RoundTrip(r)
 	}), nil)
-	p := Processors(m)["summary"]
+	p := Processors(Tools{Model: m})["summary"]
 	task := Task{Key: "k", Flow: "summary", RequestID: "oncegate-abc", Payload: map[string]any{"content": "[[model status=503]] " + private}}
 	for attempt := int64(1); attempt <= 2; attempt++ {
 		task.Attempt = attempt

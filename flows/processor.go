@@ -50,3 +50,34 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Reserved are the names in output.json that oncegate writes itself.
 var Reserved = []string{"schema_version", "idempotency_key", "flow", "attempt", "input_digest", "processor_version"}
+
+// Tools are what a processor may work with.
+type Tools struct {
+	Model *Model
+}
+
+// constructors are the processors of this package by name. It is written while
+// the package is initialised and only read afterwards: the price of adding a
+// processor in one file.
+var constructors = map[string]func(Tools) Processor{}
+
+// register makes a processor known under the name that flows.yaml uses. Call it
+// in a package-level declaration of the processor's own file:
+//
+//	var _ = register("word_count", func(Tools) Processor { return wordCount{} })
+func register(name string, construct func(Tools) Processor) bool {
+	if constructors[name] != nil {
+		panic("flows: processor " + name + " is registered twice")
+	}
+	constructors[name] = construct
+	return true
+}
+
+// Processors builds every processor that flows.yaml can name, once a process.
+func Processors(t Tools) map[string]Processor {
+	built := make(map[string]Processor, len(constructors))
+	for name, construct := range constructors {
+		built[name] = construct(t)
+	}
+	return built
+}

@@ -23,7 +23,7 @@ func TestTextAsksForTheContentAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := modeltest.New(modeltest.Options{})
-			for flow, p := range Processors(newModel("qwen", srv.Transport(), nil)) {
+			for flow, p := range Processors(Tools{Model: newModel("qwen", srv.Transport(), nil)}) {
 				got, err := p.Process(t.Context(), Task{Flow: flow, RequestID: "r", Payload: c.payload})
 				if err != nil {
 					t.Fatal(err)
@@ -40,7 +40,7 @@ func TestTextRefusesDataThatIsNeitherObjectNorText(t *testing.T) {
 	for name, payload := range map[string]any{"null": nil, "a number": 7.0, "an array": []any{"x"}, "true": true} {
 		t.Run("S26 "+name, func(t *testing.T) {
 			srv := modeltest.New(modeltest.Options{})
-			_, err := Processors(newModel("qwen", srv.Transport(), nil))["summary"].Process(t.Context(), Task{Flow: "summary", Payload: payload})
+			_, err := Processors(Tools{Model: newModel("qwen", srv.Transport(), nil)})["summary"].Process(t.Context(), Task{Flow: "summary", Payload: payload})
 			var e *Error
 			if !errors.As(err, &e) || e.Code != idempotency.CodeInvalidRequest || e.Target != "flow:summary" || srv.Calls() != 0 {
 				t.Errorf("got %v after %d calls", err, srv.Calls())

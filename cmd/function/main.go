@@ -53,7 +53,7 @@ func build(getenv func(string) string, logs io.Writer) (*handler.Handler, error)
 		return nil, err
 	}
 	c.model.Transport = transport
-	processors := flows.Processors(flows.NewModel(c.model))
+	processors := flows.Processors(flows.Tools{Model: flows.NewModel(c.model)})
 	set, err := loadFlows(c.flowsFile, processors)
 	if err != nil {
 		return nil, err

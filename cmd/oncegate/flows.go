@@ -61,7 +61,7 @@ ONCEGATE_KEY_SECRET.`,
 				return err
 			}
 			// The processors' names are checked too; nothing is called.
-			set, err := flows.Load(raw, flows.Processors(flows.NewModel(flows.ModelOptions{})))
+			set, err := flows.Load(raw, flows.Processors(flows.Tools{Model: flows.NewModel(flows.ModelOptions{})}))
 			if err != nil {
 				return err
 			}
