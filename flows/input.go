@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"maps"
+	"strings"
 
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/internal/strictjson"
@@ -104,30 +105,26 @@ func (f *Flow) Content(in *Input) (c Content, ok bool, err error) {
 	if f.content == nil {
 		return Content{}, false, nil
 	}
-	text := func(p *path) string {
+	text := func(p *path) (s string, given bool) {
 		if p == nil {
-			return ""
+			return "", false
 		}
 		v, _ := p.find(in.tree)
-		s, _ := v.(string)
-		return s
+		s, _ = v.(string)
+		return s, v != nil && v != ""
 	}
-	c = Content{Bucket: f.content.bucket, Object: text(&f.content.object), SHA256: text(f.content.sha256), VersionID: text(f.content.versionID)}
-	if after, found := cutSHA256(c.SHA256); found {
-		c.SHA256 = after
-	}
-	if c.Object == "" || (c.SHA256 == "" && c.VersionID == "") || (c.SHA256 != "" && !isSHA256(c.SHA256)) {
+	object, _ := text(&f.content.object)
+	sum, hasSum := text(f.content.sha256)
+	version, hasVersion := text(f.content.versionID)
+	sum = strings.TrimPrefix(sum, "sha256:")
+	switch {
+	case object == "", hasSum && !isSHA256(sum), hasVersion && version == "":
+		return Content{}, true, errReference
+	case !hasSum && (!hasVersion || version == "null"):
+		// "null" is what a bucket without versions calls whatever is there now.
 		return Content{}, true, errReference
 	}
-	return c, true, nil
-}
-
-func cutSHA256(s string) (string, bool) {
-	const prefix = "sha256:"
-	if len(s) > len(prefix) && s[:len(prefix)] == prefix {
-		return s[len(prefix):], true
-	}
-	return s, false
+	return Content{Bucket: f.content.bucket, Object: object, SHA256: sum, VersionID: version}, true, nil
 }
 
 func isSHA256(s string) bool {

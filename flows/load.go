@@ -266,14 +266,17 @@ func (c *checker) content(f *Flow, y *contentYAML) {
 // suspect refuses fields that do not name a business, by what they are called.
 func (c *checker) suspect(field string, y keyYAML, p path, name string) (named bool) {
 	last := name
-	if step, ok := p.steps[len(p.steps)-1].(spec.Name); ok {
-		last = string(step)
+	for _, step := range slices.Backward(p.steps) {
+		if member, ok := step.(spec.Name); ok {
+			last = string(member)
+			break
+		}
 	}
 	if len(p.steps) == 1 && envelopeOnly[last] != "" {
 		c.fail(field, "%q %s", p.text, envelopeOnly[last])
 		return false
 	}
-	if y.Because != "" {
+	if strings.TrimSpace(y.Because) != "" {
 		return false
 	}
 	if reason := suspicion(y.Sensitive, name, last); reason != "" {
@@ -367,6 +370,9 @@ func (c *checker) sample(f *Flow, text string) *events.Event {
 	}
 	if _, err := f.Key(in, []byte("only to see that there is a key")); err != nil {
 		c.fail("key", "the sample event gets no key: %v", err)
+	}
+	if _, _, err := f.Content(in); err != nil {
+		c.fail("content", "of the sample event: %v", err)
 	}
 	return e
 }

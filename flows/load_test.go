@@ -22,7 +22,7 @@ func flowText(edit func(map[string]string)) string {
 	}
 	var b strings.Builder
 	sep := "  - "
-	for _, name := range []string{"name", "owner", "number_owner", "environment", "enabled", "match", "key", "input", "processor", "processor_version", "max_attempts", "sample", "extra"} {
+	for _, name := range []string{"name", "owner", "number_owner", "environment", "enabled", "match", "payload", "key", "input", "content", "processor", "processor_version", "max_attempts", "sample", "extra"} {
 		if v := fields[name]; v != "" {
 			b.WriteString(sep + name + ": " + v + "\n")
 			sep = "    "

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -19,9 +20,10 @@ var suspicious = []struct {
 	reason string
 	words  []string // whole words of a name, or Chinese words anywhere in it
 }{
-	{clockLike, []string{"time", "timestamp", "ts", "clock", "now", "datetime", "时间", "时间戳"}},
+	{clockLike, []string{"time", "timestamp", "ts", "clock", "now", "datetime", "gmt", "时间", "时间戳"}},
 	{randomLike, []string{"random", "rand", "nonce", "salt", "随机"}},
-	{traceLike, []string{"trace", "traceid", "traceparent", "tracestate", "span", "requestid", "链路"}},
+	{traceLike, []string{"trace", "traceid", "traceparent", "tracestate", "span", "spanid", "requestid", "链路", "请求id"}},
+	{eventIDLike, []string{"eventid", "事件id"}},
 }
 
 var sensitiveWords = []string{
@@ -39,7 +41,8 @@ var nameWords = []string{
 // tenantWords mark whose business it is, not which.
 var tenantWords = []string{"tenant", "org", "organization", "company", "account", "shop", "store", "user", "租户", "公司", "店铺", "账号"}
 
-// words splits a name at case changes and at everything that is no letter or digit.
+// words splits a name at case changes, before and after digits, and at
+// everything that is no letter or digit: userIDCard2 is user, id, card, 2.
 func words(name string) []string {
 	var all []string
 	var word []rune
@@ -49,35 +52,42 @@ func words(name string) []string {
 		}
 		word = nil
 	}
-	previous := rune(0)
-	for _, r := range name {
-		switch {
-		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
-			flush()
-		case unicode.IsUpper(r) && unicode.IsLower(previous):
-			flush()
-			word = append(word, r)
-		default:
-			word = append(word, r)
+	letters := []rune(name)
+	for i, r := range letters {
+		previous, next := rune(0), rune(0)
+		if i > 0 {
+			previous = letters[i-1]
 		}
-		previous = r
+		if i+1 < len(letters) {
+			next = letters[i+1]
+		}
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			flush()
+			continue
+		}
+		if (unicode.IsUpper(r) && (unicode.IsLower(previous) || unicode.IsLower(next))) || unicode.IsDigit(r) != unicode.IsDigit(previous) {
+			flush()
+		}
+		word = append(word, r)
 	}
 	flush()
 	return all
 }
 
-// says reports whether a name holds one of the words.
+// says reports whether a name holds one of the words, in the singular or the
+// plural, in one piece or split: idcard is in user_id_card_no.
 func says(name string, wanted []string) bool {
 	parts := words(name)
-	joined := strings.Join(parts, "")
-	for _, w := range wanted {
-		if w == joined {
-			return true
-		}
-		for _, p := range parts {
-			if p == w || (w[0] > unicode.MaxASCII && strings.Contains(p, w)) {
+	for i := range parts {
+		run := ""
+		for _, p := range parts[i:] {
+			run += p
+			if slices.ContainsFunc(wanted, func(w string) bool { return run == w || run == w+"s" }) {
 				return true
 			}
+		}
+		if slices.ContainsFunc(wanted, func(w string) bool { return w[0] > unicode.MaxASCII && strings.Contains(parts[i], w) }) {
+			return true
 		}
 	}
 	return false
@@ -95,13 +105,6 @@ func suspicion(sensitive bool, names ...string) string {
 		switch n := len(parts); {
 		case n > 1 && parts[n-1] == "at":
 			return clockLike
-		case n > 1 && parts[n-1] == "id" && (parts[n-2] == "event" || parts[n-2] == "request" || parts[n-2] == "span"):
-			if parts[n-2] == "event" {
-				return eventIDLike
-			}
-			return traceLike
-		case n > 1 && parts[n-1] == "card" && parts[n-2] == "id" && !sensitive:
-			return sensitiveLike
 		case !sensitive && says(name, sensitiveWords):
 			return sensitiveLike
 		}
@@ -109,24 +112,45 @@ func suspicion(sensitive bool, names ...string) string {
 	return ""
 }
 
-// nameLike reports whether a field holds a name, a date or a file name.
-func nameLike(names ...string) bool {
-	for _, name := range names {
-		if says(name, nameWords) {
-			return true
-		}
+// identifying are the words that end a name of something numbered: a file is
+// renamed, a file_id is not.
+var identifying = []string{"id", "no", "number", "code", "key", "version", "hash", "sha", "编号", "单号", "号码", "版本", "版本号"}
+
+// ends reports whether a name's last word is one of the words.
+func ends(name string, wanted []string) bool {
+	parts := words(name)
+	for len(parts) > 1 && parts[len(parts)-1][0] <= '9' {
+		parts = parts[:len(parts)-1] // digits: sha256
 	}
-	return false
+	if len(parts) == 0 {
+		return false
+	}
+	last := parts[len(parts)-1]
+	return slices.ContainsFunc(wanted, func(w string) bool {
+		return last == w || (last[0] > unicode.MaxASCII && strings.HasSuffix(last, w))
+	})
 }
 
-// tenantLike reports whether a field says whose business it is, not which.
+// nameLike reports whether a field holds a name, a date or a file name.
+func nameLike(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return says(name, nameWords) && !ends(name, identifying) })
+}
+
+// tenantLike reports whether a field says whose business it is, not which:
+// shop_id does, shop_order_no does not.
 func tenantLike(names ...string) bool {
-	for _, name := range names {
-		if says(name, tenantWords) {
-			return true
+	return slices.ContainsFunc(names, func(name string) bool {
+		parts := words(name)
+		if n := len(parts); n > 1 && slices.Contains(identifying, parts[n-1]) {
+			name = parts[n-2]
 		}
-	}
-	return false
+		for _, suffix := range identifying {
+			if rest := strings.TrimSuffix(strings.ToLower(name), suffix); rest != "" && name[0] > unicode.MaxASCII {
+				name = rest
+			}
+		}
+		return ends(name, tenantWords)
+	})
 }
 
 // envelopeOnly are the attributes of an event that belong to one delivery:

@@ -45,7 +45,7 @@ func (h *Handler) HandleBatch(ctx context.Context, raw []byte, d Delivery) (Batc
 	var groups [][]*member
 	at := map[string]int{}
 	for i, one := range members {
-		m := &member{delivery: h.newDelivery(one, d)}
+		m := &member{delivery: h.newDelivery(one, d), place: i}
 		b.members[i] = m
 		m.read()
 		n, ok := at[m.lane()]
@@ -63,6 +63,7 @@ func (h *Handler) HandleBatch(ctx context.Context, raw []byte, d Delivery) (Batc
 // member is one event of a batch and what became of it.
 type member struct {
 	*delivery
+	place  int // in the batch
 	result Result
 	err    error
 	prior  int64 // attempts that its record had when it was put off
@@ -124,7 +125,9 @@ func (b *batch) run(ctx context.Context, groups [][]*member, concurrency int) {
 		})
 	}
 	_ = g.Wait()
-	slices.SortStableFunc(b.off, func(x, y *member) int { return cmp.Compare(x.prior, y.prior) })
+	slices.SortFunc(b.off, func(x, y *member) int {
+		return cmp.Or(cmp.Compare(x.prior, y.prior), cmp.Compare(x.place, y.place))
+	})
 	for _, m := range b.off {
 		m.last = true
 		m.result, m.err = m.guarded(ctx)

@@ -8,18 +8,13 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/handler"
 	"github.com/oncegate/oncegate/idempotency"
-	"github.com/oncegate/oncegate/internal/strictjson"
 )
 
 func batchOf(members ...[]byte) []byte {
@@ -80,35 +75,6 @@ func decisions(r handler.BatchResult) []handler.Decision {
 func orderNo(t flows.Task) string {
 	no, _ := t.Payload.(map[string]any)["order_no"].(string)
 	return no
-}
-
-// crowd counts who works at once.
-type crowd struct {
-	mu       sync.Mutex
-	now, max int
-	order    []string
-}
-
-func (c *crowd) enter(who string) (leave func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now++
-	c.max = max(c.max, c.now)
-	c.order = append(c.order, who)
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.now--
-	}
-}
-
-// takes is work that takes a while and is counted.
-func (c *crowd) takes(d time.Duration) func(context.Context, flows.Task) (map[string]any, error) {
-	return func(_ context.Context, t flows.Task) (map[string]any, error) {
-		defer c.enter(orderNo(t))()
-		time.Sleep(d)
-		return map[string]any{"a": 1}, nil
-	}
 }
 
 const (
@@ -230,105 +196,6 @@ func TestAnEarlierMemberOfOneBusinessHoldsTheLaterOnesBack(t *testing.T) {
 		w.retriedBatch(w.instance(), batchOf(order("e1", "1", 5), order("e2", "1", 5)), unavailable.Code, retry, retry)
 		if r := w.stands(idempotency.StatusFailedRetryable, 1); r.EventID != "e1" || w.work.runs() != 1 {
 			t.Errorf("record of %s after %d runs", r.EventID, w.work.runs())
-		}
-	})
-}
-
-func TestNoMoreMembersRunAtOnceThanConfigured(t *testing.T) {
-	for configured, want := range map[int]int{0: 16, 1: 1, 4: 4, 100: 40} {
-		t.Run(fmt.Sprint(configured), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				var c crowd
-				w.work.set(c.takes(time.Second))
-				var members [][]byte
-				for i := range 40 {
-					members = append(members, order(fmt.Sprint("e", i), fmt.Sprint(i), 5))
-				}
-				began := time.Now()
-				h := w.instance(func(o *handler.Options) { o.BatchConcurrency = configured })
-				if _, err := w.batch(h, batchOf(members...)); err != nil || c.max != want || w.work.runs() != 40 {
-					t.Errorf("error %v, %d at once, want %d, %d runs", err, c.max, want, w.work.runs())
-				}
-				if took, most := time.Since(began), time.Duration((39+want)/want)*time.Second; took > most {
-					t.Errorf("took %s, want %s at most", took, most)
-				}
-			})
-		})
-	}
-}
-
-func TestTheCodeOfABatchIsTheFirstThatSaysMoreThanInProgress(t *testing.T) {
-	running := order("r", "running", 5)
-	codes := map[string]idempotency.Code{"t": idempotency.CodeTimeout, "l": idempotency.CodeRateLimited}
-	for _, c := range []struct {
-		orders string
-		want   idempotency.Code // "" for an acknowledgement
-	}{
-		{"oo", ""},
-		{"or", idempotency.CodeInProgress},
-		{"rtl", idempotency.CodeTimeout},
-		{"olrt", idempotency.CodeRateLimited},
-		{"ro", idempotency.CodeInProgress},
-	} {
-		t.Run(c.orders, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				w.seed(running, nil)
-				w.work.set(func(_ context.Context, task flows.Task) (map[string]any, error) {
-					if code := codes[orderNo(task)[:1]]; code != "" {
-						return nil, &flows.Error{Failure: idempotency.Failure{Code: code, Target: "model:m"}}
-					}
-					return map[string]any{"a": 1}, nil
-				})
-				var members [][]byte
-				for i, o := range c.orders {
-					if o == 'r' {
-						members = append(members, running)
-					} else {
-						members = append(members, order(fmt.Sprint("e", i), fmt.Sprint(string(o), i), 5))
-					}
-				}
-				_, err := w.batch(w.instance(), batchOf(members...))
-				if c.want == "" {
-					must(t, err)
-					return
-				}
-				w.retried(outcome{err: err}, c.want)
-				if text := "deliver again"; !strings.Contains(err.Error(), text) {
-					t.Errorf("the error's text is %q", err)
-				}
-			})
-		})
-	}
-}
-
-func FuzzBatch(f *testing.F) {
-	for _, seed := range []string{
-		`[]`, `[1,"2",{"a":[null]}]`, " [ \"{\\\"a\\\":1}\" , \"\xff\", {\"a\":1,\"a\":2} ] ", `["\ud800"]`, `["\u0041\n"]`, `[[[[]]]]`, `[1,]`, `[1]2`, `{}`, ``, "[\x00]",
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		members, err := strictjson.Members(raw)
-		tree, strictErr := strictjson.Parse(raw)
-		want, isArray := tree.([]any)
-		if strictErr != nil || !isArray {
-			return
-		}
-		if err != nil || len(members) != len(want) {
-			t.Fatalf("a valid array of %d was cut into %d: %v", len(want), len(members), err)
-		}
-		var again [][]byte
-		for i, m := range members {
-			if _, text := want[i].(string); text {
-				if m, err = jsontext.AppendQuote(nil, m); err != nil {
-					t.Fatalf("member %d: %v", i, err)
-				}
-			}
-			again = append(again, m)
-		}
-		got, err := strictjson.Parse(batchOf(again...))
-		if err != nil || !reflect.DeepEqual(got, tree) {
-			t.Errorf("the members make %v (%v), the array is %v", got, err, tree)
 		}
 	})
 }
