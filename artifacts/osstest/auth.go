@@ -1,6 +1,7 @@
 package osstest
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -120,10 +121,14 @@ func parseAuthorization(s string) (a authorization, err error) {
 	return a, bad
 }
 
+// callDate reads x-oss-date, which the Node.js client sends in the place of Date
+// and V1 spells as HTTP does.
 func callDate(h http.Header) (time.Time, error) {
 	if s := h.Get("x-oss-date"); s != "" {
-		if t, err := time.Parse(v4DateFormat, s); err == nil {
-			return t, nil
+		for _, layout := range []string{v4DateFormat, http.TimeFormat} {
+			if t, err := time.Parse(layout, s); err == nil {
+				return t, nil
+			}
 		}
 	} else if t, err := http.ParseTime(h.Get("Date")); err == nil {
 		return t, nil
@@ -135,7 +140,7 @@ func callDate(h http.Header) (time.Time, error) {
 func signV1(c *call, secret string) string {
 	h := c.request.Header
 	var b strings.Builder
-	for _, s := range []string{c.request.Method, c.header("Content-MD5"), c.header("Content-Type"), c.header("Date")} {
+	for _, s := range []string{c.request.Method, c.header("Content-MD5"), c.header("Content-Type"), cmp.Or(c.header("x-oss-date"), c.header("Date"))} {
 		b.WriteString(s + "\n")
 	}
 	for _, name := range signedHeaders(h, func(name string) bool { return strings.HasPrefix(name, "x-oss-") }) {

@@ -75,6 +75,19 @@ func TestSignatures(t *testing.T) {
 			e.offset.Store(int64(14 * time.Minute))
 			want(t, put(e, e.cred), "ok")
 		},
+		"x-oss-date takes the place of Date": func(t *testing.T, e *env) {
+			now := time.Now().UTC()
+			for date, code := range map[string]string{
+				now.Format(http.TimeFormat): "403 SignatureDoesNotMatch", now.Format(v4DateFormat): "403 SignatureDoesNotMatch",
+				now.Add(-time.Hour).Format(http.TimeFormat): "403 RequestTimeTooSkewed", "yesterday": "403 AccessDenied",
+			} {
+				b := e.through(func(r *http.Request) { r.Header.Set("x-oss-date", date) })
+				want(t, verdict(b.PutObject("k", strings.NewReader("x"))), code)
+			}
+			c := &call{request: &http.Request{Method: "PUT", Header: http.Header{"Date": {"a"}, "X-Oss-Date": {"b"}}}}
+			d := &call{request: &http.Request{Method: "PUT", Header: http.Header{"X-Oss-Date": {"b"}}}}
+			want(t, signV1(c, "secret"), signV1(d, "secret"))
+		},
 		"an unsigned, unreadable or undated request is refused": func(t *testing.T, e *env) {
 			for header, code := range map[string]string{
 				"": "403 AccessDenied", "Basic eDp5": "400 InvalidArgument", "OSS nocolon": "400 InvalidArgument",

@@ -11,6 +11,8 @@ import (
 const (
 	xmlTime  = "2006-01-02T15:04:05.000Z"
 	location = "oss-local"
+
+	maxBuckets = 100
 )
 
 type owner struct {
@@ -43,6 +45,9 @@ func (e *engine) createBucket(c *call, b *bucket) (reply, error) {
 	case b != nil:
 		return reply{}, refuse(http.StatusConflict, "BucketAlreadyExists", "The requested bucket name is not available. Please select a different name and try again.")
 	}
+	if len(e.store.buckets) >= maxBuckets {
+		return reply{}, refuse(http.StatusBadRequest, "TooManyBuckets", "You have attempted to create more buckets than allowed.")
+	}
 	set := &settings{Name: c.bucket, Created: c.now}
 	return reply{header: http.Header{"Location": {"/" + c.bucket}}}, e.store.commit(change{settings: set})
 }
@@ -67,6 +72,7 @@ type bucketInfo struct {
 		Owner            owner  `xml:"Owner"`
 		ACL              string `xml:"AccessControlList>Grant"`
 		SSE              string `xml:"ServerSideEncryptionRule>SSEAlgorithm"`
+		SSEKeyID         string `xml:"ServerSideEncryptionRule>KMSMasterKeyID,omitempty"`
 		Versioning       string `xml:"Versioning,omitempty"`
 	} `xml:"Bucket"`
 }
@@ -77,6 +83,9 @@ func (e *engine) getBucketInfo(c *call, b *bucket) (reply, error) {
 	info.Bucket.ExtranetEndpoint, info.Bucket.IntranetEndpoint = c.request.Host, c.request.Host
 	info.Bucket.Location, info.Bucket.StorageClass, info.Bucket.Redundancy = location, "Standard", "LRS"
 	info.Bucket.Owner, info.Bucket.ACL, info.Bucket.SSE = theOwner(), "private", "None"
+	if b.Encryption != nil {
+		info.Bucket.SSE, info.Bucket.SSEKeyID = b.Encryption.Default.Algorithm, b.Encryption.Default.KeyID
+	}
 	info.Bucket.Versioning = b.Versioning
 	return xmlReply(info), nil
 }

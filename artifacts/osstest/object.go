@@ -20,30 +20,45 @@ func contentHeaders() []string {
 }
 
 func (e *engine) putObject(c *call, b *bucket) (reply, error) {
-	forbid := c.header("x-oss-forbid-overwrite")
-	if len(c.request.Header.Values("x-oss-forbid-overwrite")) > 0 && forbid != "true" && forbid != "false" {
-		return reply{}, invalidArgument("x-oss-forbid-overwrite must be true or false.")
-	}
-	v, err := newVersion(c)
+	forbid, err := c.forbidOverwrite()
 	if err != nil {
 		return reply{}, err
 	}
-	if forbid == "true" && b.Versioning == "" && b.current(c.key) != nil {
-		return reply{}, refuse(http.StatusConflict, "FileAlreadyExists", "The object you specified already exists and can not be overwritten.")
+	v, err := newVersion(c, b)
+	if err != nil {
+		return reply{}, err
+	}
+	h, err := e.place(b, v, forbid)
+	return reply{header: h}, err
+}
+
+func (c *call) forbidOverwrite() (bool, error) {
+	forbid := c.header("x-oss-forbid-overwrite")
+	if len(c.request.Header.Values("x-oss-forbid-overwrite")) > 0 && forbid != "true" && forbid != "false" {
+		return false, invalidArgument("x-oss-forbid-overwrite must be true or false.")
+	}
+	return forbid == "true", nil
+}
+
+// place stores a finished version and returns the headers that an upload or a
+// copy answers with.
+func (e *engine) place(b *bucket, v *version, forbid bool) (http.Header, error) {
+	if forbid && b.Versioning == "" && b.current(v.Key) != nil {
+		return nil, refuse(http.StatusConflict, "FileAlreadyExists", "The object you specified already exists and can not be overwritten.")
 	}
 	v.Seq, v.Bucket = e.store.next(), b.Name
 	if err := e.store.commit(b.placing(v)); err != nil {
-		return reply{}, err
+		return nil, err
 	}
 	h := http.Header{"Etag": {v.ETag}}
 	h.Set("x-oss-hash-crc64ecma", strconv.FormatUint(v.CRC, 10))
 	v.showSSE(h)
 	b.showID(h, v)
-	return reply{header: h}, nil
+	return h, nil
 }
 
 // newVersion makes an object out of a put; its place in the bucket is not decided yet.
-func newVersion(c *call) (*version, error) {
+func newVersion(c *call, b *bucket) (*version, error) {
 	sum := md5.Sum(c.body)
 	v := &version{
 		Key: c.key, Modified: c.now, Body: c.body,
@@ -51,8 +66,6 @@ func newVersion(c *call) (*version, error) {
 		CRC:         crc64.Checksum(c.body, crc64.MakeTable(crc64.ECMA)),
 		ContentType: c.header("Content-Type"),
 		Headers:     map[string]string{},
-		SSE:         c.header("x-oss-server-side-encryption"),
-		SSEKeyID:    c.header("x-oss-server-side-encryption-key-id"),
 	}
 	if v.ContentType == "" {
 		v.ContentType = "application/octet-stream"
@@ -68,12 +81,9 @@ func newVersion(c *call) (*version, error) {
 		return nil, notImplemented("the object ACL " + acl)
 	case class != "" && class != "Standard":
 		return nil, notImplemented("the storage class " + class)
-	case v.SSE == "SM4":
-		return nil, notImplemented("SM4 encryption")
-	case v.SSE != "" && v.SSE != "AES256" && v.SSE != "KMS":
-		return nil, refuse(http.StatusBadRequest, "InvalidEncryptionAlgorithmError", "The encryption algorithm you specified is not valid.")
-	case v.SSEKeyID != "" && v.SSE != "KMS":
-		return nil, invalidArgument("A key id needs x-oss-server-side-encryption: KMS.")
+	}
+	if err := v.encrypt(c, b); err != nil {
+		return nil, err
 	}
 	var err error
 	if v.Meta, err = userMeta(c.request.Header); err != nil {

@@ -102,7 +102,7 @@ func (b *bucket) open(c *call) (*version, http.Header, error) {
 		"Last-Modified": {v.Modified.UTC().Format(http.TimeFormat)},
 	}
 	b.showID(h, v)
-	if err := v.conditions(c); err != nil {
+	if err := v.conditions(c, ""); err != nil {
 		if err.status == http.StatusNotModified {
 			err.header = h
 		}
@@ -127,11 +127,12 @@ func (b *bucket) open(c *call) (*version, http.Header, error) {
 }
 
 // conditions returns the refusal of a call whose If- headers don't hold, or nil.
-func (v *version) conditions(c *call) *refusal {
+// Those of a copy have a prefix.
+func (v *version) conditions(c *call, prefix string) *refusal {
 	failed := refuse(http.StatusPreconditionFailed, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold.")
 	modified := v.Modified.Truncate(time.Second)
 	for _, name := range []string{"If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since"} {
-		value := c.header(name)
+		value := c.header(prefix + name)
 		if value == "" {
 			continue
 		}
@@ -149,6 +150,9 @@ func (v *version) conditions(c *call) *refusal {
 			continue
 		}
 		t, err := http.ParseTime(value)
+		if err != nil && prefix != "" {
+			t, err = time.Parse(xmlTime, value) // as the reference of CopyObject spells it
+		}
 		switch {
 		case err != nil:
 			return invalidArgument(name + " is not an HTTP date.")

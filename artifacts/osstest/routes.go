@@ -21,6 +21,7 @@ type route struct {
 	method  string
 	level   level
 	sub     string   // the query parameter that selects it, "" for none
+	by      string   // the header that selects it, "" for none
 	params  []string // further parameters
 	headers []string // x-oss- and conditional headers; a trailing * matches a prefix
 	run     func(*call, *bucket) (reply, error)
@@ -29,6 +30,11 @@ type route struct {
 func (e *engine) table() []route {
 	page := []string{"prefix", "delimiter", "max-keys", "encoding-type"}
 	version := []string{"versionId"}
+	upload := []string{
+		"X-Oss-Meta-*", "X-Oss-Tagging", "X-Oss-Forbid-Overwrite",
+		"X-Oss-Server-Side-Encryption", "X-Oss-Server-Side-Encryption-Key-Id",
+		"X-Oss-Object-Acl", "X-Oss-Storage-Class",
+	}
 	conditions := []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"}
 	return []route{
 		{op: "ListBuckets", method: "GET", level: serviceLevel, params: []string{"prefix", "marker", "max-keys"}, run: e.listBuckets},
@@ -38,7 +44,10 @@ func (e *engine) table() []route {
 		{op: "GetBucketInfo", method: "GET", level: bucketLevel, sub: "bucketInfo", run: e.getBucketInfo},
 		{op: "PutBucketVersioning", method: "PUT", level: bucketLevel, sub: "versioning", run: e.putBucketVersioning},
 		{op: "GetBucketVersioning", method: "GET", level: bucketLevel, sub: "versioning", run: e.getBucketVersioning},
-		{op: "PutBucketLifecycle", method: "PUT", level: bucketLevel, sub: "lifecycle", run: e.putBucketLifecycle},
+		{op: "PutBucketEncryption", method: "PUT", level: bucketLevel, sub: "encryption", run: e.putBucketEncryption},
+		{op: "GetBucketEncryption", method: "GET", level: bucketLevel, sub: "encryption", run: e.getBucketEncryption},
+		{op: "DeleteBucketEncryption", method: "DELETE", level: bucketLevel, sub: "encryption", run: e.deleteBucketEncryption},
+		{op: "PutBucketLifecycle", method: "PUT", level: bucketLevel, sub: "lifecycle", headers: []string{sameAction}, run: e.putBucketLifecycle},
 		{op: "GetBucketLifecycle", method: "GET", level: bucketLevel, sub: "lifecycle", run: e.getBucketLifecycle},
 		{op: "DeleteBucketLifecycle", method: "DELETE", level: bucketLevel, sub: "lifecycle", run: e.deleteBucketLifecycle},
 		{op: "ListObjects", method: "GET", level: bucketLevel, params: append(page, "marker"), run: e.listObjects},
@@ -55,13 +64,11 @@ func (e *engine) table() []route {
 			params: []string{"encoding-type"}, run: e.deleteMultipleObjects,
 		},
 
+		{op: "PutObject", method: "PUT", level: objectLevel, headers: upload, run: e.putObject},
 		{
-			op: "PutObject", method: "PUT", level: objectLevel, run: e.putObject,
-			headers: []string{
-				"X-Oss-Meta-*", "X-Oss-Tagging", "X-Oss-Forbid-Overwrite",
-				"X-Oss-Server-Side-Encryption", "X-Oss-Server-Side-Encryption-Key-Id",
-				"X-Oss-Object-Acl", "X-Oss-Storage-Class",
-			},
+			op: "CopyObject", method: "PUT", level: objectLevel, by: copySource, run: e.copyObject,
+			headers: append(slices.Clone(upload), copySource, copySource+"-If-Match", copySource+"-If-None-Match",
+				copySource+"-If-Modified-Since", copySource+"-If-Unmodified-Since", "X-Oss-Metadata-Directive", "X-Oss-Tagging-Directive"),
 		},
 		{
 			op: "GetObject", method: "GET", level: objectLevel, params: version, run: e.getObject,
@@ -84,7 +91,10 @@ func (e *engine) find(c *call) *route {
 		if rt.method != c.request.Method || rt.level != c.level() {
 			continue
 		}
-		if rt.sub == "" && found == nil || rt.sub != "" && c.has(rt.sub) {
+		switch {
+		case rt.sub != "" && c.has(rt.sub), rt.sub == "" && rt.by == "" && found == nil:
+			found = rt
+		case rt.by != "" && c.header(rt.by) != "" && (found == nil || found.sub == ""):
 			found = rt
 		}
 	}
@@ -112,11 +122,24 @@ func (rt *route) unsupported(h http.Header) string {
 				continue
 			}
 		}
-		if !rt.understands(canonical) {
+		if !rt.understands(canonical) && !doubled(h, canonical) {
 			return canonical
 		}
 	}
 	return ""
+}
+
+// doubled says whether a header of a copy is there with and without the prefix
+// of the source: the Node.js client sends each header of a copy in both ways,
+// also where one of the two has no meaning.
+func doubled(h http.Header, name string) bool {
+	if h.Get(copySource) == "" {
+		return false
+	}
+	if rest, ok := strings.CutPrefix(name, copySource+"-"); ok {
+		return len(h.Values(rest)) > 0 && h.Get(rest) == h.Get(name)
+	}
+	return h.Get(copySource+"-"+name) == h.Get(name)
 }
 
 func (rt *route) understands(header string) bool {

@@ -25,15 +25,30 @@
 // Version ids are unique and rise as strings. Buckets, objects and the version
 // counter survive kill -9 (not a power cut) where [Options.Dir] is set.
 //
+// Some of its answers are traps that the service sets as well:
+//
+//   - two lifecycle rules of which one's prefix holds the other's may not have
+//     the same action, to which the removal of delete markers belongs, unless
+//     x-oss-allow-same-action-overlap says so;
+//   - a copy leaves the encryption of its source behind;
+//   - a copy of a never versioned object onto itself drops the meta that the
+//     call does not repeat, also under COPY.
+//
 // # Limits
 //
 // A sub-resource, parameter or x-oss- header that is not modelled is refused
 // with 501 NotImplemented and never ignored. Not modelled: multipart and append
-// uploads, copies, symbolic links, ACLs other than private, storage classes
-// other than Standard, bucket default encryption, signed URLs and signature V2,
-// response-* overrides, policies and quotas: an accepted key may do everything.
-// Lifecycle rules are checked and kept but never run. Server-side encryption is
-// recorded and echoed, no byte is encrypted.
+// uploads, symbolic links, ACLs other than private, storage classes other than
+// Standard and transitions to them, SM4, signed URLs and signature V2, response-*
+// overrides, policies and quotas: an accepted key may do everything. Lifecycle
+// rules are checked and kept but never run. Server-side encryption is recorded
+// and echoed, no byte is encrypted.
+//
+// Where the service's documents are silent the stand-in does the following. Tags
+// don't keep the prefixes of lifecycle rules apart. A copy of a delete marker by
+// its version id ends in NoSuchKey. Of a header that a copy carries both with and
+// without x-oss-copy-source- in front, as the Node.js client sends it, the
+// form that means something counts.
 package osstest
 
 import (

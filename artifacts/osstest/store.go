@@ -19,7 +19,8 @@ type settings struct {
 	Name       string
 	Created    time.Time
 	Versioning string // "" until it is first set
-	Lifecycle  []byte // the XML as it was put, nil for none
+	Lifecycle  []byte // XML, nil for none
+	Encryption *encryptionRule
 }
 
 type bucket struct {

@@ -146,8 +146,13 @@ func (a *app) printKeys(files []eventFile, lines []keyLine) error {
 func printKey(a *app, name string, l keyLine) {
 	fmt.Fprintf(a.out, "%s\n", inert(name))
 	for _, pair := range [][2]string{
-		{"event_id", l.EventID}, {"flow", l.Flow}, {"canonical", l.Canonical},
-		{"idempotency_key", l.Key}, {"input_digest", l.InputDigest}, {"error", l.Error}, {"error_field", l.ErrorField},
+		{"event_id", l.EventID},
+		{"flow", l.Flow},
+		{"canonical", l.Canonical},
+		{"idempotency_key", l.Key},
+		{"input_digest", l.InputDigest},
+		{"error", l.Error},
+		{"error_field", l.ErrorField},
 	} {
 		if pair[1] != "" {
 			fmt.Fprintf(a.out, "  %-16s %s\n", pair[0], inert(strings.TrimSpace(pair[1])))

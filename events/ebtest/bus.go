@@ -3,13 +3,25 @@
 // what failed and moves what stays failed to a dead-letter queue.
 //
 // The invariant: an event that was accepted ends, for each rule that matched
-// it, in exactly one outcome, and only Close can leave it without one.
+// it, in exactly one outcome, and only a blocked target or Close can leave it
+// without one.
 //
 //	Publish -> unmatched
 //	        -> delivery 1 .. n -> acknowledged    a delivery succeeded
 //	                           -> dead_lettered   retries exhausted, the queue took the event
 //	                           -> dropped         retries exhausted, no queue or an event too large for it
+//	                           -> held            retries exhausted at a target of tolerance NONE
 //	                           -> pending         the bus was closed first
+//
+// A rule has up to five targets, each with its own retries, end and tolerance.
+// A target of tolerance NONE is blocked behind the first event whose retries
+// are exhausted, and nothing more is delivered to it: States shows it as Ready,
+// Resume delivers that event anew and then the others.
+//
+// A Stream delivers what Push or the dead-letter queue puts into it as JSON
+// arrays, of which one result holds for all members. Its events have the same
+// outcomes, and one more where they come from the queue: kept, retries
+// exhausted and the letter still there.
 //
 // What the service does is kept, the inconvenient part included. A dead letter
 // is the raw event as it was delivered: no error code, no count, no rule. An
@@ -19,15 +31,17 @@
 // reach the target byte for byte.
 //
 // Where the service is undocumented a choice was made: a delivery fails when
-// its target says so, whatever the error, and all failures are retried alike.
+// its target says so, whatever the error, and all failures are retried alike; a
+// blocked target starts again with the event that blocked it; the members of a
+// failed batch become one dead letter each.
 //
 // The dead-letter queue is durable if Options.Dir is set. Waiting retries are
 // not: they live in the process, and Close names them in Pending.
 package ebtest
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,9 +56,10 @@ var ErrClosed = errors.New("bus closed")
 
 // Delivery is one call of a target.
 type Delivery struct {
-	EventRaw []byte // the target's own copy
-	Rule     string
-	Number   int // 1 for the first delivery of this event to this rule
+	EventRaw []byte // the target's own copy; from a stream a JSON array of events
+	Rule     string // or the stream
+	Target   string // the target's id, empty for the only one
+	Number   int    // 1 for the first delivery of this event to this target
 }
 
 // Result is what a delivery ended with.
@@ -59,22 +74,6 @@ type Result struct {
 // happens only when the bus is closed.
 type Target func(ctx context.Context, d Delivery) Result
 
-// Rule joins a pattern to a target.
-type Rule struct {
-	Name string // unique and not empty
-	// Pattern is an event pattern as the service documents it: lists of exact
-	// values (numbers compared as spelled), prefix, suffix, contains,
-	// anything-but, exists, numeric and cidr, in objects nested as the event's.
-	// nil or {} matches every event.
-	Pattern    json.RawMessage
-	Policy     Policy // empty: BackoffRetry
-	Target     Target
-	DeadLetter bool // false: an event whose retries are exhausted is dropped
-	// ErrorsTolerance is "ALL" or empty, which means the same. "NONE", which
-	// blocks a stream behind its first poison event, is refused.
-	ErrorsTolerance string
-}
-
 // Options configures a bus. The zero value of a field means its default.
 type Options struct {
 	Dir         string // directory of eventbridge.db, made if absent; empty: dead letters live in memory
@@ -87,30 +86,32 @@ type Options struct {
 	Sleep       func(ctx context.Context, d time.Duration) error // default a timer
 	Rand        func() float64                                   // in [0,1); called by one goroutine at a time
 	Rules       []Rule
-}
-
-type rule struct {
-	Rule
-	pattern *pattern
+	Streams     []Stream
 }
 
 // Bus is one event bus; all methods are safe for concurrent use.
 type Bus struct {
-	opt   Options
-	rules []*rule
-	slots chan struct{}
-	queue *queue
+	opt     Options
+	rules   []*rule
+	streams []*stream
+	lanes   []*lane // of both
+	slots   chan struct{}
+	queue   *queue
+	stop    context.CancelFunc // of the streams
+
+	feeding sync.Mutex // between a change of the queue and the stream that reads it; taken before mu
 
 	randMu sync.Mutex
 
-	mu     sync.Mutex
-	closed bool
-	seq    int
-	runs   map[*run]struct{} // in flight
-	left   []*run            // pending when the bus was closed
-	idle   chan struct{}     // closed when runs gets empty; nil while it is
-	counts map[string]int
-	work   sync.WaitGroup
+	mu      sync.Mutex
+	closed  bool
+	seq     int
+	runs    map[*run]struct{} // in flight
+	left    []*run            // pending when the bus was closed
+	blocked int               // lanes
+	idle    chan struct{}     // what Drain waits for; nil while nobody waits
+	counts  map[string]int
+	work    sync.WaitGroup
 }
 
 // New checks the rules, opens the dead-letter queue and returns a running bus.
@@ -121,24 +122,57 @@ func New(o Options) (*Bus, error) {
 	}
 	o = withDefaults(o)
 	b := &Bus{opt: o, slots: make(chan struct{}, o.Concurrency), runs: map[*run]struct{}{}, counts: map[string]int{}}
-	names := map[string]bool{}
-	for _, one := range o.Rules {
-		r, err := checkRule(one)
-		if err == nil && names[one.Name] {
-			err = errors.New("name taken")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("open bus: rule %q: %w", one.Name, err)
-		}
-		names[one.Name] = true
-		b.rules = append(b.rules, r)
+	if err := b.build(); err != nil {
+		return nil, fmt.Errorf("open bus: %w", err)
 	}
 	q, err := openQueue(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("open bus: %w", err)
 	}
 	b.queue = q
+	ctx, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	for _, s := range b.streams {
+		if s.FromDeadLetters {
+			_ = b.offer(s) // a queue that is open can be listed
+		}
+		b.work.Go(func() { b.flow(ctx, s) })
+	}
 	return b, nil
+}
+
+// build makes rules and streams of the options.
+func (b *Bus) build() error {
+	names := map[string]bool{}
+	claim := func(name string) error {
+		if names[name] {
+			return errors.New("name taken")
+		}
+		names[name] = true
+		return nil
+	}
+	for _, one := range b.opt.Rules {
+		r, err := checkRule(one)
+		if err = cmp.Or(err, claim(one.Name)); err != nil {
+			return fmt.Errorf("rule %q: %w", one.Name, err)
+		}
+		b.rules = append(b.rules, r)
+		b.lanes = append(b.lanes, r.lanes...)
+	}
+	fed := false
+	for _, one := range b.opt.Streams {
+		s, err := newStream(one)
+		if err = cmp.Or(err, claim(one.Name)); err != nil {
+			return fmt.Errorf("stream %q: %w", one.Name, err)
+		}
+		if fed && one.FromDeadLetters {
+			return fmt.Errorf("stream %q: another one reads the dead-letter queue", one.Name)
+		}
+		fed = fed || one.FromDeadLetters
+		b.streams = append(b.streams, s)
+		b.lanes = append(b.lanes, s.lane)
+	}
+	return nil
 }
 
 func withDefaults(o Options) Options {
@@ -169,42 +203,26 @@ func withDefaults(o Options) Options {
 	return o
 }
 
-func checkRule(r Rule) (*rule, error) {
-	switch {
-	case r.Name == "":
-		return nil, errors.New("no name")
-	case r.Target == nil:
-		return nil, errors.New("no target")
-	case r.ErrorsTolerance != "" && r.ErrorsTolerance != "ALL":
-		return nil, fmt.Errorf("errors tolerance %q is not supported", r.ErrorsTolerance)
-	}
-	if err := r.Policy.check(); err != nil {
-		return nil, err
-	}
-	p, err := parsePattern(r.Pattern)
-	if err != nil {
-		return nil, err
-	}
-	return &rule{r, p}, nil
-}
-
-// Counts returns a copy of the counters: published (by Deliver as well), deliveries, retries (the
-// deliveries after the first), and each outcome by its name.
+// Counts returns a copy of the counters: published (by Deliver and Push as well), deliveries, retries (the
+// deliveries after the first), fed_letters and unfit_letters of a stream that reads the dead-letter queue,
+// and each outcome by its name.
 func (b *Bus) Counts() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.counts)
 }
 
-// Pending is an event that is on its way to one rule.
+// Pending is an event that is on its way to one target.
 type Pending struct {
-	Rule       string
+	Rule       string // or the stream
+	Target     string // the target's id, empty for the only one
 	Raw        []byte
 	Deliveries int // so far
 }
 
-// Pending returns what is in flight, or, once the bus is closed, what Close
-// left without an outcome; in order of publication.
+// Pending returns what is in flight, what blocked targets hold included, or,
+// once the bus is closed, what Close left without an outcome; in order of
+// publication. A letter on its way through a stream is there and in the queue.
 func (b *Bus) Pending() []Pending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -212,25 +230,9 @@ func (b *Bus) Pending() []Pending {
 	slices.SortFunc(runs, func(x, y *run) int { return x.seq - y.seq })
 	out := make([]Pending, 0, len(runs))
 	for _, r := range runs {
-		out = append(out, Pending{r.rule, slices.Clone(r.raw), r.deliveries})
+		out = append(out, Pending{r.lane.name, r.lane.id, slices.Clone(r.raw), r.deliveries})
 	}
 	return out
-}
-
-// Drain waits until nothing is in flight.
-func (b *Bus) Drain(ctx context.Context) error {
-	b.mu.Lock()
-	idle := b.idle
-	b.mu.Unlock()
-	if idle == nil {
-		return nil
-	}
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Close cancels what is in flight, waits for the targets to return and closes
@@ -245,6 +247,7 @@ func (b *Bus) Close() error {
 	for r := range b.runs {
 		r.cancel()
 	}
+	b.stop()
 	b.mu.Unlock()
 	b.work.Wait()
 	return b.queue.close()

@@ -6,7 +6,7 @@ import (
 )
 
 // Publish accepts one event as PutEvents does, adds the service's extensions
-// and starts a delivery for every rule that matches. What is no event is
+// and starts a delivery for every target of every rule that matches. What is no event is
 // refused with a *PublishError; a closed bus refuses with ErrClosed. ctx bounds
 // the publication alone: deliveries keep its values and outlive it.
 //
@@ -20,11 +20,16 @@ func (b *Bus) Publish(ctx context.Context, raw []byte) (*Tracking, error) {
 	if err != nil {
 		return nil, err
 	}
+	return b.accept(ctx, raw, event)
+}
+
+// accept publishes an event that was checked.
+func (b *Bus) accept(ctx context.Context, raw []byte, event map[string]any) (*Tracking, error) {
 	delivered := b.enrich(raw, event)
-	var matched []*rule
+	var matched []*lane
 	for _, r := range b.rules {
 		if r.pattern.match(event) {
-			matched = append(matched, r)
+			matched = append(matched, r.lanes...)
 		}
 	}
 	t := newTracking(delivered, len(matched))
@@ -38,18 +43,20 @@ func (b *Bus) Publish(ctx context.Context, raw []byte) (*Tracking, error) {
 	return t, nil
 }
 
-// Deliver hands any bytes to one rule's target, without matching and without
+// Deliver hands any bytes to one rule's targets, without matching and without
 // extensions: what a stream, a queue source or a hand invocation may give the
-// function. Retries and dead letters are the rule's. An unknown rule ends as
+// function. Retries and dead letters are the targets'. An unknown rule ends as
 // unmatched, a closed bus as pending without a delivery.
 func (b *Bus) Deliver(ctx context.Context, raw []byte, name string) *Tracking {
 	for _, r := range b.rules {
-		if r.Name != name {
+		if r.name != name {
 			continue
 		}
-		t := newTracking(bytes.Clone(raw), 1)
-		if !b.start(ctx, t, []*rule{r}) {
-			t.settle(0, Outcome{Rule: name, Outcome: Unfinished, Reason: ErrClosed.Error()})
+		t := newTracking(bytes.Clone(raw), len(r.lanes))
+		if !b.start(ctx, t, r.lanes) {
+			for i, l := range r.lanes {
+				t.settle(i, unfinished(Outcome{Rule: name, Target: l.id}))
+			}
 		}
 		return t
 	}
@@ -59,22 +66,19 @@ func (b *Bus) Deliver(ctx context.Context, raw []byte, name string) *Tracking {
 	return t
 }
 
-func (b *Bus) start(ctx context.Context, t *Tracking, rules []*rule) bool {
+func (b *Bus) start(ctx context.Context, t *Tracking, lanes []*lane) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return false
 	}
 	b.counts["published"]++
-	for i, r := range rules {
+	for i, l := range lanes {
 		life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		b.seq++
-		one := &run{rule: r.Name, raw: t.raw, tracking: t, index: i, seq: b.seq, cancel: cancel}
-		if len(b.runs) == 0 {
-			b.idle = make(chan struct{})
-		}
+		one := &run{lane: l, raw: t.raw, tracking: t, index: i, seq: b.seq, cancel: cancel}
 		b.runs[one] = struct{}{}
-		b.work.Go(func() { b.finish(one, b.carry(life, r, one)) })
+		b.work.Go(func() { b.conclude(one, b.carry(life, l, one.raw, one)) })
 	}
 	return true
 }

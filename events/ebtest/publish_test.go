@@ -141,7 +141,7 @@ func TestABusRefusesRulesItCannotKeep(t *testing.T) {
 		"no target":           {Rules: []ebtest.Rule{{Name: "r"}}},
 		"a name twice":        {Rules: []ebtest.Rule{{Name: "r", Target: ok}, {Name: "r", Target: ok}}},
 		"an unknown policy":   {Rules: []ebtest.Rule{{Name: "r", Target: ok, Policy: "FOREVER"}}},
-		"tolerance NONE":      {Rules: []ebtest.Rule{{Name: "r", Target: ok, ErrorsTolerance: "NONE"}}},
+		"unknown tolerance":   {Rules: []ebtest.Rule{{Name: "r", Target: ok, ErrorsTolerance: "SOME"}}},
 		"a negative scale":    {TimeScale: -1},
 		"negative concurrent": {Concurrency: -1},
 	} {

@@ -28,7 +28,8 @@ type DeadLetter struct {
 // DeadLetters returns the queue's messages, oldest first, as copies.
 func (b *Bus) DeadLetters() ([]DeadLetter, error) { return b.queue.list() }
 
-// DeleteDeadLetter removes one message.
+// DeleteDeadLetter removes one message. A stream that took it before delivers
+// it all the same.
 func (b *Bus) DeleteDeadLetter(id string) error { return b.queue.remove(id) }
 
 // queue holds the messages in memory; with a file every change is written
@@ -89,11 +90,11 @@ func newLetter(seq uint64, at time.Time, raw []byte) letter {
 	return letter{seq, DeadLetter{ID: fmt.Sprintf("%016x", seq), Raw: bytes.Clone(raw), Time: at}}
 }
 
-func (q *queue) put(raw []byte, at time.Time) error {
+func (q *queue) put(raw []byte, at time.Time) (DeadLetter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return ErrClosed
+		return DeadLetter{}, ErrClosed
 	}
 	seq := q.seq + 1
 	err := q.write(func(bucket *bolt.Bucket) error {
@@ -104,11 +105,12 @@ func (q *queue) put(raw []byte, at time.Time) error {
 		return bucket.Put(binary.BigEndian.AppendUint64(nil, seq), append(v, raw...))
 	})
 	if err != nil {
-		return fmt.Errorf("put dead letter: %w", err)
+		return DeadLetter{}, fmt.Errorf("put dead letter: %w", err)
 	}
 	q.seq = seq
-	q.letters = append(q.letters, newLetter(seq, at.UTC(), raw))
-	return nil
+	l := newLetter(seq, at.UTC(), raw)
+	q.letters = append(q.letters, l)
+	return l.DeadLetter, nil
 }
 
 func (q *queue) list() ([]DeadLetter, error) {

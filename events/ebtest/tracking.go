@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The outcomes of one event at one rule.
+// The outcomes of one event at one target.
 const (
 	// Acknowledged: a delivery succeeded.
 	Acknowledged = "acknowledged"
@@ -19,25 +19,29 @@ const (
 	Unmatched = "unmatched"
 	// Dropped: every delivery failed and the event is lost, Reason says why.
 	Dropped = "dropped"
-	// Unfinished: the bus was closed while retries were left.
+	// Kept: every delivery failed and the queue that the event came from still holds it.
+	Kept = "kept"
+	// Unfinished: the bus was closed before the event had an end.
 	Unfinished = "pending"
 )
 
 // ErrNoDelivery is what First answers for an event that ended undelivered.
 var ErrNoDelivery = errors.New("no delivery")
 
-// Outcome is how one event ended at one rule.
+// Outcome is how one event ended at one target.
 type Outcome struct {
-	Rule       string // empty if Unmatched
+	Rule       string // or the stream; empty if Unmatched
+	Target     string // the target's id, empty for the only one
 	Deliveries int
 	Outcome    string
-	Reason     string // only for Unmatched, Dropped and Unfinished
+	Reason     string // for Unmatched, Dropped, Kept and Unfinished
 	Last       Result // zero without a delivery
 }
 
 // Attempt is one delivery that returned.
 type Attempt struct {
-	Rule   string
+	Rule   string // or the stream
+	Target string // the target's id, empty for the only one
 	Number int
 	At     time.Time // when the target was called
 	Result Result
@@ -66,8 +70,8 @@ func newTracking(raw []byte, rules int) *Tracking {
 // Raw returns the event as it is delivered, a copy.
 func (t *Tracking) Raw() []byte { return bytes.Clone(t.raw) }
 
-// First waits for the first delivery and returns its result; if several rules
-// matched, that of the first of them in Options.Rules. It returns
+// First waits for the first delivery and returns its result; if it has several
+// targets, that of the first of them in Options.Rules. It returns
 // ErrNoDelivery where the event ended without one.
 func (t *Tracking) First(ctx context.Context) (Result, error) {
 	select {
@@ -83,8 +87,8 @@ func (t *Tracking) First(ctx context.Context) (Result, error) {
 	return *t.result, nil
 }
 
-// Wait waits for the end and returns one outcome for each rule that matched,
-// in the order of Options.Rules, or a single Unmatched.
+// Wait waits for the end and returns one outcome for each target of the rules
+// that matched, in the order of Options.Rules, or a single Unmatched.
 func (t *Tracking) Wait(ctx context.Context) ([]Outcome, error) {
 	select {
 	case <-t.done:

@@ -10,7 +10,8 @@ const (
 	maxBatchWrites = 200
 )
 
-// batchGetRow reads each row on its own: one that fails does not fail the rest.
+// batchGetRow reads rows of several tables. What is wrong with a table or a key
+// fails the call as a whole, as the service documents it.
 func (e *engine) batchGetRow(body []byte, now int64) (proto.Message, error) {
 	req := new(otsprotocol.BatchGetRowRequest)
 	if err := parse(body, req); err != nil {
@@ -18,20 +19,16 @@ func (e *engine) batchGetRow(body []byte, now int64) (proto.Message, error) {
 	}
 	names, rows := map[string]bool{}, 0
 	for _, in := range req.GetTables() {
-		if names[in.GetTableName()] {
+		switch n := len(in.GetPrimaryKey()); {
+		case names[in.GetTableName()]:
 			return nil, invalid("Duplicated table name: `%s`.", in.GetTableName())
-		}
-		names[in.GetTableName()] = true
-		rows += len(in.GetPrimaryKey())
-		keys := map[string]bool{}
-		for _, key := range in.GetPrimaryKey() {
-			if keys[string(key)] {
-				return nil, invalid("Duplicate rows detected in MultiGet.")
-			}
-			keys[string(key)] = true
-		}
-		if len(in.GetToken()) > 0 {
+		case n == 0:
+			return nil, invalid("No row specified in the request of BatchGetRow.")
+		case len(in.GetToken()) > 0:
 			return nil, invalid("Token is not supported here.")
+		default:
+			names[in.GetTableName()] = true
+			rows += n
 		}
 	}
 	switch {
@@ -44,27 +41,39 @@ func (e *engine) batchGetRow(body []byte, now int64) (proto.Message, error) {
 	defer e.mu.RUnlock()
 	resp := &otsprotocol.BatchGetRowResponse{}
 	for _, in := range req.GetTables() {
-		v, err := newView(in)
+		out, err := e.batchRead(in, now)
 		if err != nil {
 			return nil, err
-		}
-		out := &otsprotocol.TableInBatchGetRowResponse{TableName: in.TableName}
-		for _, key := range in.GetPrimaryKey() {
-			one := &otsprotocol.RowInBatchGetRowResponse{IsOk: proto.Bool(true)}
-			row, consumed, err := e.read(in.GetTableName(), key, v, now)
-			if err != nil {
-				one.IsOk, one.Error = proto.Bool(false), asCallError(err).pb()
-			} else {
-				one.Row, one.Consumed = row, consumed
-			}
-			out.Rows = append(out.Rows, one)
 		}
 		resp.Tables = append(resp.Tables, out)
 	}
 	return resp, nil
 }
 
-// batchWriteRow writes each row on its own, in the order of the request.
+func (e *engine) batchRead(in *otsprotocol.TableInBatchGetRowRequest, now int64) (*otsprotocol.TableInBatchGetRowResponse, error) {
+	v, err := newView(in)
+	if err != nil {
+		return nil, err
+	}
+	out := &otsprotocol.TableInBatchGetRowResponse{TableName: in.TableName}
+	seen := map[string]bool{}
+	for _, raw := range in.GetPrimaryKey() {
+		t, pk, err := e.locate(in.GetTableName(), raw)
+		if err != nil {
+			return nil, err
+		}
+		if seen[keyOf(pk)] {
+			return nil, invalid("Duplicate rows detected in MultiGet.")
+		}
+		seen[keyOf(pk)] = true
+		row, consumed := t.read(pk, v, now)
+		out.Rows = append(out.Rows, &otsprotocol.RowInBatchGetRowResponse{IsOk: proto.Bool(true), Row: row, Consumed: consumed})
+	}
+	return out, nil
+}
+
+// batchWriteRow writes each row on its own, in the order of the request: a row
+// that fails carries its error inside the 200 and the others stay.
 func (e *engine) batchWriteRow(body []byte, now int64) (proto.Message, error) {
 	req := new(otsprotocol.BatchWriteRowRequest)
 	if err := parse(body, req); err != nil {
@@ -78,6 +87,9 @@ func (e *engine) batchWriteRow(body []byte, now int64) (proto.Message, error) {
 	}
 	writes, err := batchWrites(req)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.fit(writes); err != nil {
 		return nil, err
 	}
 	resp := &otsprotocol.BatchWriteRowResponse{}
@@ -97,7 +109,25 @@ func (e *engine) batchWriteRow(body []byte, now int64) (proto.Message, error) {
 	return resp, nil
 }
 
-// batchWrites checks the whole batch before anything of it is written.
+// fit holds a batch against its tables before anything of it is written.
+func (e *engine) fit(writes [][]*write) error {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for _, rows := range writes {
+		t, err := e.table(rows[0].table)
+		if err != nil {
+			return err
+		}
+		for _, w := range rows {
+			if _, err := w.fits(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// batchWrites checks all of a batch that can be checked without its tables.
 func batchWrites(req *otsprotocol.BatchWriteRowRequest) ([][]*write, error) {
 	tables, count, size := map[string]bool{}, 0, 0
 	var all [][]*write
@@ -110,7 +140,6 @@ func batchWrites(req *otsprotocol.BatchWriteRowRequest) ([][]*write, error) {
 		if len(in.GetRows()) == 0 {
 			return nil, invalid("No operation is specified for table:`%s`.", name)
 		}
-		repeated, guarded := map[string]int{}, map[string]bool{}
 		var writes []*write
 		for _, r := range in.GetRows() {
 			if _, ok := otsprotocol.OperationType_name[int32(r.GetType())]; !ok {
@@ -120,15 +149,12 @@ func batchWrites(req *otsprotocol.BatchWriteRowRequest) ([][]*write, error) {
 			if err != nil {
 				return nil, err
 			}
-			key := string(encodeRows(wireRow{pk: w.row.pk}))
-			repeated[key]++
-			guarded[key] = guarded[key] || w.expect != otsprotocol.RowExistenceExpectation_IGNORE || w.column != nil
-			if repeated[key] > 1 && guarded[key] {
-				return nil, invalid("Repeated rows do not support row exist expectation check in BatchModify.")
-			}
 			count++
 			size += attrsSize(w.row.pk) + attrsSize(w.row.attrs)
 			writes = append(writes, w)
+		}
+		if err := checkRepeated(writes); err != nil {
+			return nil, err
 		}
 		all = append(all, writes)
 	}
@@ -141,4 +167,26 @@ func batchWrites(req *otsprotocol.BatchWriteRowRequest) ([][]*write, error) {
 		return nil, invalid("The total data size of BatchWriteRow request exceeds the limit, limit size: `%d`, data size:`%d`.", maxWriteBytes, size)
 	}
 	return all, nil
+}
+
+// checkRepeated refuses a row that comes twice where one of the two is guarded.
+// Rows that are to get a number never are.
+func checkRepeated(writes []*write) error {
+	first := map[string]*write{}
+	for _, w := range writes {
+		key := string(encodeRows(wireRow{pk: w.row.pk}))
+		other := first[key]
+		if other == nil {
+			first[key] = w
+			continue
+		}
+		const ignore = otsprotocol.RowExistenceExpectation_IGNORE
+		switch {
+		case w.expect != ignore || other.expect != ignore:
+			return invalid("Repeated rows do not support row exist expectation check in BatchModify.")
+		case w.column != nil || other.column != nil:
+			return invalid("Repeated rows do not support row condition check in BatchModify.")
+		}
+	}
+	return nil
 }

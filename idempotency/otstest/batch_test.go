@@ -45,6 +45,19 @@ func TestBatches(t *testing.T) {
 				t.Fatal(got)
 			}
 		})
+		t.Run("unguarded changes of one row are made in their order", func(t *testing.T) {
+			u := updateChange("claims", "twice", ignore)
+			u.IncrementColumn("n", 4)
+			u.SetReturnIncrementValue()
+			u.AppendIncrementColumnToReturn("n")
+			r, err := write(putChange("claims", "twice", ignore, cols{"n": int64(38)}), u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rows := r.TableToRowsResult["claims"]; len(rows[1].Columns) != 1 || rows[1].Columns[0].Value != int64(42) {
+				t.Fatal(rows)
+			}
+		})
 		t.Run("what is no batch is refused as a whole", func(t *testing.T) {
 			var many []tablestore.RowChange
 			var keys []string
@@ -62,9 +75,27 @@ func TestBatches(t *testing.T) {
 			expect(t, err, 400, "OTSParameterInvalid", "Duplicate rows detected in MultiGet.")
 			_, err = write(putChange("claims", "many-0", absent, nil), putChange("claims", "many-0", ignore, nil))
 			expect(t, err, 400, "OTSParameterInvalid", "Repeated rows do not support row exist expectation check in BatchModify.")
+			c := putChange("claims", "many-0", ignore, nil)
+			c.SetColumnCondition(exact("a", "1"))
+			_, err = write(putChange("claims", "many-0", ignore, nil), c)
+			expect(t, err, 400, "OTSParameterInvalid", "Repeated rows do not support row condition check in BatchModify.")
+			_, err = write(putChange("claims", "many-0", ignore, nil), putChange("nowhere", "x", ignore, nil))
+			expect(t, err, 404, "OTSObjectNotExist", "Requested table does not exist.")
+			_, err = write(putChange("claims", "many-0", ignore, nil), putChange("claims", "many-1", ignore, cols{"k": "x"}))
+			expect(t, err, 400, "OTSParameterInvalid", "Duplicated attribute column name with primary key column: `k`.")
+			_, err = write(putChange("claims", "many-0", ignore, nil), putAs("claims", pk("many-1", int64(1))))
+			expect(t, err, 400, "OTSInvalidPK", "Validate PK size fail. Input: 2, Meta: 1.")
 			if _, ok := s.get("claims", "many-0"); ok {
 				t.Fatal("a refused batch left a row")
 			}
+			two := &tablestore.BatchGetRowRequest{}
+			for _, name := range []string{"claims", "nowhere"} {
+				c := &tablestore.MultiRowQueryCriteria{TableName: name, MaxVersion: 1}
+				c.AddRow(pk("x"))
+				two.MultiRowQueryCriteria = append(two.MultiRowQueryCriteria, c)
+			}
+			_, err = s.client.BatchGetRow(two)
+			expect(t, err, 404, "OTSObjectNotExist", "Requested table does not exist.")
 			atomic := &tablestore.BatchWriteRowRequest{IsAtomic: true}
 			atomic.AddRowChange(putChange("claims", "x", ignore, nil))
 			_, err = s.client.BatchWriteRow(atomic)

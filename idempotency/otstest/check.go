@@ -30,6 +30,9 @@ func newWrite(op otsprotocol.OperationType, table string, raw []byte, cond *otsp
 	if err := checkKeyCells(row.pk); err != nil {
 		return nil, err
 	}
+	if err := w.checkPlaceholder(); err != nil {
+		return nil, err
+	}
 	if err := w.checkShape(); err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func compileFilter(f *otsprotocol.Filter, count *int) (*condition, error) {
 	case otsprotocol.FilterType_FT_COMPOSITE_COLUMN_VALUE:
 		return compileComposite(f.GetFilter(), count)
 	case otsprotocol.FilterType_FT_COLUMN_PAGINATION:
-		return nil, invalid("ColumnPaginationFilter is not supported here.")
+		return nil, invalid("Invalid type of sub-filter: `%d`.", f.GetType())
 	}
 	return nil, invalid("Invalid type of filter: `%d`.", f.GetType())
 }

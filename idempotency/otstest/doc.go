@@ -16,6 +16,9 @@
 //   - an update of an absent row creates it, and a row whose columns are all
 //     deleted is still there;
 //   - a put replaces the whole row;
+//   - a batch of writes is a success where rows of it have failed, but what is
+//     wrong with a table, a name or a type fails it as a whole;
+//   - the numbers of an auto-increment key rise and leave gaps;
 //   - a page of a range may end early, even without a single row, and only the
 //     next start key says whether the range is done.
 //
@@ -30,8 +33,8 @@
 //
 // One table is one partition, ready at once, without throttling of its own;
 // plan a cloudtest.Fault for that. Refused are local transactions, streams,
-// secondary and search indexes, SQL, atomic batches, auto-increment keys,
-// pagination filters, value transfer rules and compression. Responses are not
+// secondary and search indexes, SQL, atomic batches, value transfer rules, parts
+// of a primary key in ranges, update_full_row and compression. Responses are not
 // signed, which no SDK of interest verifies.
 //
 // Where the service's documents are silent the stand-in does the following. The
@@ -40,5 +43,12 @@
 // unequal and not ordered. A row whose cells have all expired exists. The limit
 // of a range counts rows read, shown or not. Two writes of the same version of
 // one column in one call are refused, and so is an increment of a column that
-// is not an integer.
+// is not an integer. A column page counts columns and not versions, hides no row,
+// and is part of no other filter. What a lower maximum of versions hides is
+// there again under a higher one, unless a write of the column came between.
+//
+// Of a table with an auto-increment key the documents say that a put or an
+// update of a whole key needs another expectation, and a test of the SDK
+// that IGNORE of an absent row ends in OTSConditionCheckFail. Here IGNORE of a
+// whole key does so always, and only EXPECT_EXIST reaches a row.
 package otstest

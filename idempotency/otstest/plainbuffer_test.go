@@ -74,6 +74,17 @@ func TestPlainBuffer(t *testing.T) {
 			}
 		}
 	})
+	t.Run("zeros may follow a row and nothing else may", func(t *testing.T) {
+		good := referenceBytes(t)
+		if row, err := decodeRow(append(bytes.Clone(good), 0, 0, 0)); err != nil || !bytes.Equal(encodeRows(row), good) {
+			t.Error(row, err)
+		}
+		for name, more := range map[string][]byte{"another row": good[4:], "a byte": {1}, "a byte behind zeros": {0, 0, 9}} {
+			if _, err := decodeRow(append(bytes.Clone(good), more...)); err == nil {
+				t.Errorf("%s may follow", name)
+			}
+		}
+	})
 	t.Run("every shortened row is noticed", func(t *testing.T) {
 		good := referenceBytes(t)
 		for n := range good {

@@ -93,11 +93,11 @@ func checkRange(req *otsprotocol.GetRangeRequest) (*view, error) {
 
 // between returns the keys of a range in its direction.
 func (t *table) between(begin, end []cell, d otsprotocol.Direction) (iter.Seq[string], error) {
-	from, err := t.keyFrom(begin, true)
+	from, err := t.keyFrom(begin, keyOfRange)
 	if err != nil {
 		return nil, err
 	}
-	to, err := t.keyFrom(end, true)
+	to, err := t.keyFrom(end, keyOfRange)
 	if err != nil {
 		return nil, err
 	}

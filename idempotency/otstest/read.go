@@ -27,6 +27,7 @@ type view struct {
 	until    int64           // exclusive
 	versions int
 	filter   *condition
+	page     *page
 }
 
 func newView(o readOptions) (*view, error) {
@@ -54,7 +55,7 @@ func newView(o readOptions) (*view, error) {
 		return nil, err
 	}
 	var err error
-	v.filter, err = compileCondition(o.GetFilter())
+	v.filter, v.page, err = compileRead(o.GetFilter())
 	return v, err
 }
 
@@ -86,7 +87,7 @@ func (v *view) within(r *otsprotocol.TimeRange) error {
 // filter leave nothing of it. size is what the service bills.
 func (v *view) project(t *table, r *row, now int64) (out wireRow, size int, shown bool) {
 	out.pk = t.wire(r.pk)
-	keyAsked := false
+	keyAsked, column := false, 0
 	for _, k := range t.schema {
 		keyAsked = keyAsked || v.columns[k.name]
 	}
@@ -94,15 +95,18 @@ func (v *view) project(t *table, r *row, now int64) (out wireRow, size int, show
 		if len(v.columns) > 0 && !v.columns[c.name] || c.name < v.from || v.to != "" && c.name >= v.to {
 			continue
 		}
-		n := 0
+		n, paged := 0, v.page.shows(column)
 		for _, ver := range t.limits.live(c, now) {
 			if ver.at < v.since || ver.at >= v.until {
 				continue
 			}
-			if n++; n > v.versions {
+			if n++; n > v.versions || !paged {
 				break
 			}
 			out.attrs = append(out.attrs, cell{name: c.name, val: ver.val, hasValue: true, at: ver.at, hasAt: true})
+		}
+		if n > 0 {
+			column++
 		}
 	}
 	size = t.keySize(r.pk) + attrsSize(out.attrs)
@@ -166,16 +170,16 @@ func (e *engine) getRow(body []byte, now int64) (proto.Message, error) {
 	}
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	row, consumed, err := e.read(req.GetTableName(), req.GetPrimaryKey(), v, now)
+	t, pk, err := e.locate(req.GetTableName(), req.GetPrimaryKey())
 	if err != nil {
 		return nil, err
 	}
+	row, consumed := t.read(pk, v, now)
 	return &otsprotocol.GetRowResponse{Consumed: consumed, Row: row}, nil
 }
 
-// read finds one row; the caller holds the mutex. An absent or a hidden row is
-// empty, not nil, as the response requires the field.
-func (e *engine) read(name string, rawKey []byte, v *view, now int64) ([]byte, *otsprotocol.ConsumedCapacity, error) {
+// locate checks the table and the key of a read; the caller holds the mutex.
+func (e *engine) locate(name string, rawKey []byte) (*table, []value, error) {
 	cells, err := keyRequest(rawKey)
 	if err != nil {
 		return nil, nil, err
@@ -184,17 +188,20 @@ func (e *engine) read(name string, rawKey []byte, v *view, now int64) ([]byte, *
 	if err != nil {
 		return nil, nil, err
 	}
-	pk, err := t.keyFrom(cells, false)
-	if err != nil {
-		return nil, nil, err
-	}
+	pk, err := t.keyFrom(cells, keyOfRow)
+	return t, pk, err
+}
+
+// read shows one row; the caller holds the mutex. An absent or a hidden row is
+// empty, not nil, as the response requires the field.
+func (t *table) read(pk []value, v *view, now int64) ([]byte, *otsprotocol.ConsumedCapacity) {
 	r := t.rows[keyOf(pk)]
 	if r == nil {
-		return []byte{}, capacity(1, 0), nil
+		return []byte{}, capacity(1, 0)
 	}
 	out, size, shown := v.project(t, r, now)
 	if !shown {
-		return []byte{}, capacity(units(size), 0), nil
+		return []byte{}, capacity(units(size), 0)
 	}
-	return encodeRows(out), capacity(units(size), 0), nil
+	return encodeRows(out), capacity(units(size), 0)
 }

@@ -33,17 +33,19 @@ type limits struct {
 	deviation int64 // milliseconds
 }
 
-// live is the part of a column that can be read at now.
+// live is the part of a column that can be read at now. A column may hold more:
+// what has expired, and what a lower maximum of versions has hidden since.
 func (l limits) live(c column, now int64) []version {
+	versions := c.versions[:min(l.versions, len(c.versions))]
 	if l.ttl < 0 {
-		return c.versions
+		return versions
 	}
-	for i, v := range c.versions {
+	for i, v := range versions {
 		if v.at+l.ttl <= now {
-			return c.versions[:i]
+			return versions[:i]
 		}
 	}
-	return c.versions
+	return versions
 }
 
 // accepts says whether a client's time stamp may be written at now.

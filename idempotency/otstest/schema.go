@@ -44,15 +44,24 @@ func checkCreate(req *otsprotocol.CreateTableRequest) error {
 	if n := len(meta.GetPrimaryKey()); n < 1 || n > maxKeyColumns {
 		return invalid("The number of primary key columns must be in range: `[1, %d]`.", maxKeyColumns)
 	}
-	seen := map[string]bool{}
-	for _, k := range meta.GetPrimaryKey() {
+	seen, auto := map[string]bool{}, 0
+	for i, k := range meta.GetPrimaryKey() {
 		switch {
 		case !validName(k.GetName()):
 			return invalid("Invalid column name: `%s`.", k.GetName())
 		case seen[k.GetName()]:
 			return invalid("Duplicated primary key name: `%s`.", k.GetName())
-		case k.Option != nil:
-			return invalid("AUTO_INCREMENT primary key is not supported here, name: `%s`.", k.GetName())
+		case k.Option == nil:
+		case k.GetOption() != otsprotocol.PrimaryKeyOption_AUTO_INCREMENT:
+			return invalid("Invalid option of primary key: `%d`.", k.GetOption())
+		case i == 0:
+			return invalid("First primary key can't be auto increment, table: `%s`.", meta.GetTableName())
+		case k.GetType() != otsprotocol.PrimaryKeyType_INTEGER:
+			return invalid("AUTO_INCREMENT primary key must be integer.")
+		case auto > 0:
+			return invalid("AUTO_INCREMENT primary key count must <= 1.")
+		default:
+			auto++
 		}
 		if _, ok := otsprotocol.PrimaryKeyType_name[int32(k.GetType())]; !ok {
 			return invalid("Invalid column type, only STRING,INTEGER,BINARY is allowed.")
@@ -71,20 +80,29 @@ func checkThroughput(r *otsprotocol.ReservedThroughput) error {
 	return nil
 }
 
-// keyFrom checks the primary key of a request against the schema. ends allows
-// INF_MIN and INF_MAX.
-func (t *table) keyFrom(cells []cell, ends bool) ([]value, error) {
+// keyUse is what a key is for, which decides what may stand in it beside values.
+type keyUse int
+
+const (
+	keyOfRow   keyUse = iota // values alone
+	keyOfRange               // INF_MIN and INF_MAX as well
+	keyOfWrite               // the placeholder in an auto-increment column as well
+)
+
+// keyFrom checks the primary key of a request against the schema.
+func (t *table) keyFrom(cells []cell, use keyUse) ([]value, error) {
 	if len(cells) != len(t.schema) {
 		return nil, invalidPK("Validate PK size fail. Input: %d, Meta: %d.", len(cells), len(t.schema))
 	}
 	pk := make([]value, len(cells))
 	for i, c := range cells {
 		want := t.schema[i]
-		end := c.val.kind == kindInfMin || c.val.kind == kindInfMax
+		end := use == keyOfRange && (c.val.kind == kindInfMin || c.val.kind == kindInfMax)
+		auto := use == keyOfWrite && c.val.kind == kindAutoInc && i == t.auto
 		switch {
 		case c.name != want.name:
 			return nil, invalidPK("Validate PK name fail. Input: %s, Meta: %s.", c.name, want.name)
-		case c.val.kind != want.kind && !(ends && end):
+		case c.val.kind != want.kind && !end && !auto:
 			return nil, invalidPK("Validate PK type fail. Input: %s, Meta: %s.", variant(c.val.kind), variant(want.kind))
 		}
 		pk[i] = c.val

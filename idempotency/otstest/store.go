@@ -18,12 +18,14 @@ import (
 const storeFile = "tablestore.db"
 
 // store keeps tables in a file: one bucket a table, with the description under
-// metaKey and every row under 'r' and its key. It is written through, without
+// metaKey, the last auto-increment value under autoKey and every row under 'r'
+// and its key. It is written through, without
 // fsync: what was acknowledged survives the death of the process, not that of
 // the machine. A nil store keeps nothing.
 type store struct{ db *bbolt.DB }
 
 const (
+	autoKey   = "a"
 	metaKey   = "m"
 	rowPrefix = "r"
 )
@@ -74,13 +76,18 @@ func (s *store) deleteTable(name string) error {
 	return s.db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(name)) })
 }
 
-// putRow stores a row; nil removes it.
+// putRow stores a row and how far the table has counted; nil removes the row.
 func (s *store) putRow(t *table, key string, r *row) error {
 	if s == nil {
 		return nil
 	}
 	return s.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte(t.name))
+		if t.auto >= 0 {
+			if err := b.Put([]byte(autoKey), binary.LittleEndian.AppendUint64(nil, uint64(t.last))); err != nil {
+				return err
+			}
+		}
 		if r == nil {
 			return b.Delete([]byte(rowPrefix + key))
 		}
@@ -112,6 +119,9 @@ func loadTable(b *bbolt.Bucket) (*table, error) {
 		return nil, err
 	}
 	t := newTable(desc)
+	if last := b.Get([]byte(autoKey)); len(last) == 8 {
+		t.last = int64(binary.LittleEndian.Uint64(last))
+	}
 	c := b.Cursor()
 	for k, v := c.Seek([]byte(rowPrefix)); k != nil; k, v = c.Next() {
 		r, err := t.decode(v)
@@ -144,7 +154,7 @@ func (t *table) decode(b []byte) (*row, error) {
 		return nil, err
 	}
 	r := &row{clock: int64(binary.LittleEndian.Uint64(b))}
-	if r.pk, err = t.keyFrom(w.pk, false); err != nil {
+	if r.pk, err = t.keyFrom(w.pk, keyOfRow); err != nil {
 		return nil, err
 	}
 	for _, c := range w.attrs {

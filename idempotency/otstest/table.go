@@ -27,14 +27,16 @@ type table struct {
 	name   string
 	desc   *otsprotocol.DescribeTableResponse // replaced, never changed
 	schema []keyColumn
+	auto   int // place of the auto-increment column in the key, -1 for none
 	limits limits
 	rows   map[string]*row
 	keys   keyList
+	last   int64 // auto-increment value given out last
 }
 
 func newTable(desc *otsprotocol.DescribeTableResponse) *table {
-	t := &table{name: desc.GetTableMeta().GetTableName(), rows: map[string]*row{}}
-	for _, k := range desc.GetTableMeta().GetPrimaryKey() {
+	t := &table{name: desc.GetTableMeta().GetTableName(), rows: map[string]*row{}, auto: -1}
+	for i, k := range desc.GetTableMeta().GetPrimaryKey() {
 		kind := byte(kindString)
 		switch k.GetType() {
 		case otsprotocol.PrimaryKeyType_INTEGER:
@@ -43,6 +45,9 @@ func newTable(desc *otsprotocol.DescribeTableResponse) *table {
 			kind = kindBlob
 		}
 		t.schema = append(t.schema, keyColumn{k.GetName(), kind})
+		if k.Option != nil {
+			t.auto = i
+		}
 	}
 	t.describe(desc)
 	return t
@@ -153,7 +158,7 @@ func (e *engine) updateTable(body []byte, now int64) (proto.Message, error) {
 	if req.GetStreamSpec().GetEnableStream() {
 		return nil, invalid("Stream is not supported here.")
 	}
-	if req.ReservedThroughput == nil && req.TableOptions == nil && req.StreamSpec == nil {
+	if req.ReservedThroughput == nil && proto.Size(req.TableOptions) == 0 && req.StreamSpec == nil {
 		return nil, invalid("No parameter is specified in table options.")
 	}
 	e.mu.Lock()

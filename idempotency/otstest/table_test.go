@@ -71,6 +71,8 @@ func TestTables(t *testing.T) {
 			if err != nil || d.TableOption.MaxVersion != 4 || d.TableOption.TimeToAlive != 90000 || d.TableOption.DeviationCellVersionInSec != 86400 {
 				t.Fatal(d, err)
 			}
+			expect(t, s.send("UpdateTable", &otsprotocol.UpdateTableRequest{TableName: proto.String("changed"), TableOptions: &otsprotocol.TableOptions{}}),
+				400, "OTSParameterInvalid", "No parameter is specified in table options.")
 			u := updateChange("changed", "x", ignore)
 			u.PutColumn("a", "1")
 			if err := s.do(u); code(err) != "OTSParameterInvalid" {

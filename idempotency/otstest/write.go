@@ -94,18 +94,17 @@ func (e *engine) apply(w *write, now int64) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	pk, err := t.keyFrom(w.row.pk, false)
+	pk, err := w.fits(t)
 	if err != nil {
 		return outcome{}, err
 	}
-	for _, c := range w.row.attrs {
-		if slices.ContainsFunc(t.schema, func(k keyColumn) bool { return k.name == c.name }) {
-			return outcome{}, invalid("Duplicated attribute column name with primary key column: `%s`.", c.name)
-		}
+	if err := w.checkSpecific(t); err != nil {
+		return outcome{}, err
 	}
 	if w.op == otsprotocol.OperationType_UPDATE && !t.desc.GetTableOptions().GetAllowUpdate() {
 		return outcome{}, invalid("UpdateRow is disabled by allow_update of table: `%s`.", t.name)
 	}
+	pk = t.fill(pk, now)
 	key := keyOf(pk)
 	old := t.rows[key]
 	if !w.allowed(t, old, pk, now) {
@@ -122,6 +121,20 @@ func (e *engine) apply(w *write, now int64) (outcome, error) {
 	}
 	t.put(key, next)
 	return outcome{w.consumed(t, pk), w.returned(t, next, pk)}, nil
+}
+
+// fits checks the names and the types of a change against its table.
+func (w *write) fits(t *table) ([]value, error) {
+	pk, err := t.keyFrom(w.row.pk, keyOfWrite)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range w.row.attrs {
+		if slices.ContainsFunc(t.schema, func(k keyColumn) bool { return k.name == c.name }) {
+			return nil, invalid("Duplicated attribute column name with primary key column: `%s`.", c.name)
+		}
+	}
+	return pk, nil
 }
 
 // allowed checks the condition against the row that is there, nil for none.
