@@ -169,9 +169,9 @@ func (w *world) flows(text string, processors map[string]flows.Processor) *flows
 // instance is one function instance: a handler with its own cache.
 func (w *world) instance(edits ...func(*handler.Options)) *handler.Handler {
 	w.t.Helper()
-	processors := flows.Processors(flows.NewModel(flows.ModelOptions{
+	processors := flows.Processors(flows.Tools{Model: flows.NewModel(flows.ModelOptions{
 		BaseURL: w.model.Endpoint(), Name: "qwen-test", APIKey: modelKey, Transport: w.model.Transport(),
-	}))
+	})})
 	processors["work"] = w.work
 	skew := new(aliyun.Skew)
 	store, bucket := w.clients(skew)

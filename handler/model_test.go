@@ -66,9 +66,9 @@ func TestS34_AModelsAnswerIsClassifiedByItsCodes(t *testing.T) {
 	t.Run("a model that is not there", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			h := w.instance(func(o *handler.Options) {
-				o.Processors["summary"] = flows.Processors(flows.NewModel(flows.ModelOptions{
+				o.Processors["summary"] = flows.Processors(flows.Tools{Model: flows.NewModel(flows.ModelOptions{
 					BaseURL: w.model.Endpoint(), Name: "missing-model", APIKey: modelKey, Transport: w.model.Transport(),
-				}))["summary"]
+				})})["summary"]
 			})
 			w.acked(w.deliver(h, note("e1", "n1", "hello")), handler.DecisionFinal)
 			if r := w.record(); r.LastErrorCode != idempotency.CodeTargetNotFound || r.LastErrorTarget != "model:missing-model" {
