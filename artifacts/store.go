@@ -127,6 +127,15 @@ func (s *Store) PutInput(ctx context.Context, l Label, body []byte) error {
 	return nil
 }
 
+// PutAttemptInput stores the input of a run that works on another input than the
+// task's first one, beside the attempt's output.
+func (s *Store) PutAttemptInput(ctx context.Context, l Label, body []byte) error {
+	if _, err := s.put(ctx, AttemptInputName(l.Key, l.Attempt), "input", l, "application/json", body); err != nil {
+		return fmt.Errorf("store input: %w", err)
+	}
+	return nil
+}
+
 // PutOutput stores the output of an attempt.
 func (s *Store) PutOutput(ctx context.Context, l Label, body []byte) (idempotency.Ref, error) {
 	ref, err := s.put(ctx, OutputName(l.Key, l.Attempt), "output", l, "application/json", body)
@@ -148,6 +157,27 @@ func (s *Store) PutLetter(ctx context.Context, id string, raw []byte) (string, e
 		return "", fmt.Errorf("store letter: %w", err)
 	}
 	return name, nil
+}
+
+// DraftName is the object name of a draft: it follows from task and effect, so
+// that saving a draft twice leaves one.
+func DraftName(taskKey, effectKey string) string {
+	return "tasks/" + taskKey + "/draft-" + effectKey[:min(12, len(effectKey))] + ".json"
+}
+
+// SaveDraft stores a draft for people to work on.
+func (s *Store) SaveDraft(ctx context.Context, taskKey, effectKey string, body []byte) (string, error) {
+	name := DraftName(taskKey, effectKey)
+	if _, err := s.put(ctx, name, "output", Label{Key: taskKey}, "application/json", body); err != nil {
+		return "", fmt.Errorf("save draft: %w", err)
+	}
+	return name, nil
+}
+
+// AttemptInputName is the object name of the input of an attempt that works on
+// another input than the task's first one.
+func AttemptInputName(key string, attempt int64) string {
+	return fmt.Sprintf("tasks/%s/attempt-%03d/input.json", key, attempt)
 }
 
 // Stored is an output that an earlier attempt left behind.

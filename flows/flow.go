@@ -28,6 +28,7 @@ type Flow struct {
 	MaxAttempts      int64
 	Processor        string
 	ProcessorVersion string // of flows.yaml; the effective version adds the processor's own
+	Effects          []*DeclaredEffect
 
 	environment path
 	match       []condition
@@ -164,7 +165,9 @@ func (f *Flow) FieldKey(values map[string]string, secret []byte) (idempotency.Ke
 
 // NeedsSecret reports whether the key has sensitive fields.
 func (f *Flow) NeedsSecret() bool {
-	return slices.ContainsFunc(f.key, func(k keyField) bool { return k.sensitive })
+	sensitive := func(k keyField) bool { return k.sensitive }
+	return slices.ContainsFunc(f.key, sensitive) ||
+		slices.ContainsFunc(f.Effects, func(d *DeclaredEffect) bool { return slices.ContainsFunc(d.fields, sensitive) })
 }
 
 // Set is a checked flows.yaml.

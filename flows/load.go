@@ -8,11 +8,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/theory/jsonpath/spec"
 
 	"github.com/oncegate/oncegate/events"
+	"github.com/oncegate/oncegate/idempotency"
 )
 
 //go:embed flows.yaml
@@ -64,6 +66,7 @@ type flowYAML struct {
 	Content          *contentYAML `yaml:"content"`
 	Processor        string       `yaml:"processor"`
 	ProcessorVersion string       `yaml:"processor_version"`
+	Effects          []effectYAML `yaml:"effects"`
 	MaxAttempts      *int64       `yaml:"max_attempts"`
 	Sample           string       `yaml:"sample"`
 }
@@ -78,6 +81,16 @@ type contentYAML struct {
 	Object    string `yaml:"object"`
 	SHA256    string `yaml:"sha256"`
 	VersionID string `yaml:"version_id"`
+}
+
+type effectYAML struct {
+	Name         string             `yaml:"name"`
+	Uses         string             `yaml:"uses"`
+	Kind         string             `yaml:"kind"`
+	Timeout      string             `yaml:"timeout"`
+	KeyTTL       string             `yaml:"key_ttl"`
+	VisibleAfter string             `yaml:"visible_after"`
+	Fields       map[string]keyYAML `yaml:"fields"`
 }
 
 type keyYAML struct {
@@ -219,6 +232,7 @@ func (c *checker) build(y flowYAML, processors map[string]Processor) *Flow {
 	c.payload(f, y.Payload)
 	c.key(f, y.Key)
 	c.content(f, y.Content)
+	c.effects(f, y.Effects)
 	for _, text := range y.Input.Ignore {
 		if p, ok := c.path("input.ignore", text); ok {
 			f.ignore = append(f.ignore, p)
@@ -261,6 +275,69 @@ func (c *checker) content(f *Flow, y *contentYAML) {
 		}
 	}
 	f.content = r
+}
+
+func (c *checker) effects(f *Flow, all []effectYAML) {
+	for i, y := range all {
+		field := fmt.Sprintf("effects[%d]", i)
+		if y.Name != "" {
+			field = "effects." + y.Name
+		}
+		d := &DeclaredEffect{Uses: y.Uses}
+		d.Name, d.Timeout = c.need(field+".name", y.Name), DefaultEffectTimeout
+		if f.Effect(y.Name) != nil {
+			c.fail(field, "is declared twice")
+		}
+		if effectConstructors[y.Uses] == nil {
+			c.fail(field+".uses", "there is no effect %q; there are %s", y.Uses, strings.Join(slices.Sorted(maps.Keys(effectConstructors)), ", "))
+		} else if _, readable := effectConstructors[y.Uses](Tools{}).(Reader); y.Kind == string(idempotency.TargetReadable) && !readable {
+			c.fail(field+".kind", "effect %s cannot look anything up", y.Uses)
+		}
+		d.Kind = idempotency.TargetKind(y.Kind)
+		if !slices.Contains(idempotency.TargetKinds, d.Kind) {
+			c.fail(field+".kind", "must be idempotent, readable or opaque: say what the target does about a second copy of a request")
+		}
+		d.Timeout = c.duration(field+".timeout", y.Timeout, DefaultEffectTimeout)
+		d.KeyTTL = c.duration(field+".key_ttl", y.KeyTTL, 0)
+		d.VisibleAfter = c.duration(field+".visible_after", y.VisibleAfter, 0)
+		if d.KeyTTL > 0 && d.Kind != idempotency.TargetIdempotent {
+			c.fail(field+".key_ttl", "belongs to idempotent targets")
+		}
+		if d.VisibleAfter > 0 && d.Kind != idempotency.TargetReadable {
+			c.fail(field+".visible_after", "belongs to readable targets")
+		}
+		for _, name := range slices.Sorted(maps.Keys(y.Fields)) {
+			c.effectField(d, field+".fields."+name, name, y.Fields[name])
+		}
+		f.Effects = append(f.Effects, d)
+	}
+}
+
+func (c *checker) duration(field, text string, fallback time.Duration) time.Duration {
+	if text == "" {
+		return fallback
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		c.fail(field, "must be a positive duration such as 10s")
+		return fallback
+	}
+	return d
+}
+
+func (c *checker) effectField(d *DeclaredEffect, field, name string, y keyYAML) {
+	switch {
+	case name == "task_key" || name == "effect":
+		c.fail(field, "is a name that every effect key has already")
+	case (y.Const == nil) == (y.Path == ""):
+		c.fail(field, "needs either const or path")
+	case y.Const != nil:
+		d.fields = append(d.fields, keyField{name: name, constant: *y.Const})
+	default:
+		if p, ok := c.path(field, y.Path); ok {
+			d.fields = append(d.fields, keyField{name: name, path: &p, sensitive: y.Sensitive})
+		}
+	}
 }
 
 // suspect refuses fields that do not name a business, by what they are called.
@@ -356,6 +433,11 @@ func (c *checker) sample(f *Flow, text string) *events.Event {
 	}
 	for _, p := range f.ignore {
 		found("input.ignore", in.tree, &p)
+	}
+	for _, d := range f.Effects {
+		for _, k := range d.fields {
+			found("effects."+d.Name+".fields."+k.name, in.tree, k.path)
+		}
 	}
 	if f.content != nil {
 		found("content.object", in.tree, &f.content.object)

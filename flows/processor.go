@@ -3,6 +3,8 @@ package flows
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"time"
 
 	"github.com/oncegate/oncegate/idempotency"
 )
@@ -54,6 +56,19 @@ var Reserved = []string{"schema_version", "idempotency_key", "flow", "attempt", 
 // Tools are what a processor may work with.
 type Tools struct {
 	Model *Model
+
+	// Of effects.
+	Drafts                 Drafts
+	Notify, Robot, Records Target
+	Transport              http.RoundTripper // nil means http.DefaultTransport
+	Now                    func() time.Time  // nil means time.Now
+}
+
+func (t Tools) now() time.Time {
+	if t.Now == nil {
+		return time.Now()
+	}
+	return t.Now()
 }
 
 // constructors are the processors of this package by name. It is written while

@@ -166,7 +166,7 @@ func TestS6_OfThreeContendersForAnExpiredRecordOneWins(t *testing.T) {
 			time.Sleep(timeLimit + policy.Margin + time.Millisecond)
 			owner := idempotency.NewTable(w.store, policy)
 			for _, o := range contend(w, raw, func() {
-				_, err := owner.Complete(w.ctx(), r, idempotency.Ref{Object: "o", SHA256: "s"}, time.Now())
+				_, err := owner.Complete(w.ctx(), r, nil, idempotency.Ref{Object: "o", SHA256: "s"}, time.Now())
 				must(t, err)
 			}) {
 				w.acked(o, handler.DecisionDuplicate)

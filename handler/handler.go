@@ -30,7 +30,9 @@ import (
 type Options struct {
 	Flows      *flows.Set
 	Processors map[string]flows.Processor
+	Effects    map[string]flows.Effect // may be nil where no flow declares any
 	Tasks      *idempotency.Table
+	Ledger     *idempotency.Ledger
 	Reviews    *idempotency.Reviews
 	Letters    *letter.Table
 	Artifacts  *artifacts.Store
@@ -72,7 +74,7 @@ type settled struct {
 // New returns a handler.
 func New(o Options) (*Handler, error) {
 	switch {
-	case o.Flows == nil, o.Processors == nil, o.Tasks == nil, o.Reviews == nil, o.Letters == nil, o.Artifacts == nil,
+	case o.Flows == nil, o.Processors == nil, o.Tasks == nil, o.Ledger == nil, o.Reviews == nil, o.Letters == nil, o.Artifacts == nil,
 		o.Now == nil, o.NewOwner == nil, o.Skew == nil, o.Log == nil:
 		return nil, errors.New("new handler: an option is missing")
 	case o.Environment == "":
@@ -88,6 +90,11 @@ func New(o Options) (*Handler, error) {
 	for _, f := range o.Flows.Flows {
 		if o.Processors[f.Processor] == nil {
 			return nil, fmt.Errorf("new handler: flow %s: there is no processor %s", f.Name, f.Processor)
+		}
+		for _, e := range f.Effects {
+			if o.Effects[e.Uses] == nil {
+				return nil, fmt.Errorf("new handler: flow %s: there is no effect %s", f.Name, e.Uses)
+			}
 		}
 	}
 	if o.CacheSize == 0 {
@@ -152,8 +159,12 @@ type delivery struct {
 	input  *flows.Input
 	key    idempotency.Key
 	digest string
+	// declared are the flow's effects with their keys for this task.
+	declared []idempotency.TaskEffect
 	// kept is the letter for an event that no claim will be made for.
 	kept func(context.Context) (Result, error)
+	// superseding says that the task works on another input than its first one.
+	superseding bool
 	// last says that the rest of the batch is done.
 	last bool
 }
@@ -194,6 +205,10 @@ func (d *delivery) read() {
 	}
 	if d.key, err = d.flow.Key(d.input, d.o.KeySecret); err != nil {
 		unusable(err.Error())
+		return
+	}
+	if d.declared, err = d.flow.TaskEffects(d.key.Hex, d.input, d.o.KeySecret); err != nil {
+		unusable(err.Error())
 	}
 }
 
@@ -227,7 +242,7 @@ func (d *delivery) handle(ctx context.Context) (Result, error) {
 	if claimed.Answer == idempotency.AnswerRun {
 		return d.run(ctx, claimed.Record, span)
 	}
-	return d.answer(ctx, claimed)
+	return d.answer(ctx, claimed, claim)
 }
 
 // takeover says that a member of a batch is to be run last and alone: whoever
@@ -242,6 +257,7 @@ func (d *delivery) claim() idempotency.Claim {
 		KeyRule: d.flow.KeyRuleID(d.o.KeySecret), Target: d.target(), Flow: d.flow.Name, Environment: d.o.Environment,
 		Source: d.event.Source(), EventID: d.event.ID(), TraceID: traceID(d.event),
 		ConsumerVersion: d.Version, ProcessorVersion: d.processorVersion(), NoTakeover: !d.last,
+		Effects: d.declared,
 	}
 }
 
@@ -282,7 +298,7 @@ func (d *delivery) timeFor(ctx context.Context) (span, error) {
 }
 
 // answer turns what a claim met into what the platform is told.
-func (d *delivery) answer(ctx context.Context, c idempotency.Claimed) (Result, error) {
+func (d *delivery) answer(ctx context.Context, c idempotency.Claimed, claim idempotency.Claim) (Result, error) {
 	switch c.Answer {
 	case idempotency.AnswerDuplicate:
 		d.remember(c.Record)
@@ -298,7 +314,7 @@ func (d *delivery) answer(ctx context.Context, c idempotency.Claimed) (Result, e
 	case idempotency.AnswerSuperseded:
 		return d.superseded(ctx, c.Record)
 	case idempotency.AnswerExhausted:
-		return d.exhausted(ctx, c)
+		return d.exhausted(ctx, c, claim)
 	case idempotency.AnswerFinal:
 		return d.failedFinal(ctx, c.Record)
 	case idempotency.AnswerOutcomeUnknown:

@@ -177,7 +177,7 @@ func (w *world) instance(edits ...func(*handler.Options)) *handler.Handler {
 	store, bucket := w.clients(skew)
 	o := handler.Options{
 		Flows: w.flows(flowsText, processors), Processors: processors,
-		Tasks: idempotency.NewTable(store, policy), Reviews: idempotency.NewReviews(store),
+		Ledger: idempotency.NewLedger(store, policy), Tasks: idempotency.NewTable(store, policy), Reviews: idempotency.NewReviews(store),
 		Letters: letter.NewTable(store), Artifacts: artifacts.NewStore(bucket, "AES256"),
 		Environment: environment, KeySecret: []byte(keySecret), Policy: policy,
 		ReserveMin: 2 * time.Second, ReserveMax: 10 * time.Second,

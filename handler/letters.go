@@ -118,7 +118,7 @@ func (d *delivery) flowOff(ctx context.Context, c idempotency.Claim) (Result, er
 		switch met.Answer {
 		case idempotency.AnswerRun, idempotency.AnswerTooEarly, idempotency.AnswerExhausted:
 		default:
-			return d.answer(ctx, met)
+			return d.answer(ctx, met, c)
 		}
 	}
 	id, err := d.store(ctx, cause{letter.CodeParked, d.target(), "the flow is off"})
@@ -183,8 +183,17 @@ func (d *delivery) letterOfRecord(ctx context.Context, rec idempotency.Record) (
 	return d.store(ctx, cause{letter.CodeOf(rec.LastErrorCode), target, rec.LastErrorSummary})
 }
 
-// exhausted ends a record that has no attempt left: letter, record, acknowledgement.
-func (d *delivery) exhausted(ctx context.Context, c idempotency.Claimed) (Result, error) {
+// exhausted ends a record that has no attempt left: letter, record,
+// acknowledgement. What may have happened outside is found out first.
+func (d *delivery) exhausted(ctx context.Context, c idempotency.Claimed, claim idempotency.Claim) (Result, error) {
+	if len(c.Record.Effects) > 0 {
+		var done bool
+		var result Result
+		var err error
+		if c.Next, result, done, err = d.settleSent(ctx, c.Record, claim); done {
+			return result, err
+		}
+	}
 	id, err := d.letterOfRecord(ctx, c.Next)
 	if err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)

@@ -22,18 +22,30 @@ func (d *delivery) run(ctx context.Context, rec idempotency.Record, s span) (Res
 	defer cancel()
 	label := artifacts.Label{Key: rec.Key, Attempt: rec.Attempt, InputDigest: rec.InputDigest, ProcessorVersion: rec.ProcessorVersion}
 
+	d.superseding = len(rec.SupersededDigests) > 0
 	// The input is off the critical path; settling waits for it.
 	input := make(chan error, 1)
 	go func() { input <- d.storeInput(work, label) }()
 
-	output, failure, err := d.output(work, rec, label)
+	l, err := d.openLedger(work, rec)
+	if err != nil {
+		<-input
+		return d.fail(ctx, rec, rec, *storageFailure("ots:", err), err)
+	}
+	output, failure, err := d.output(work, rec, label, l.madeFrom())
 	if inputErr := <-input; inputErr != nil && failure == nil {
 		failure, err = storageFailure("oss:", inputErr), inputErr
 	}
 	if failure != nil {
-		return d.fail(ctx, rec, *failure, err)
+		return d.fail(ctx, rec, l.known, *failure, err)
 	}
-	done, err := d.o.Tasks.Complete(ctx, rec, output, d.o.Now())
+	if failure, err = l.run(work, output, s); failure != nil {
+		if l.doubt != nil {
+			return d.inDoubt(ctx, rec, l, *failure)
+		}
+		return d.fail(ctx, rec, l.known, *failure, err)
+	}
+	done, err := d.o.Tasks.Complete(ctx, rec, l.known.Effects, output.Ref, d.o.Now())
 	if err != nil {
 		return d.notSettled(done, err)
 	}
@@ -70,40 +82,51 @@ func (d *delivery) storeInput(ctx context.Context, l artifacts.Label) (err error
 	if err != nil {
 		return fmt.Errorf("store input: %w", err)
 	}
+	if d.superseding {
+		return d.o.Artifacts.PutAttemptInput(ctx, l, body)
+	}
 	return d.o.Artifacts.PutInput(ctx, l, body)
 }
 
 // output returns the stored output of this run: an earlier attempt's where there
-// is one, a new one otherwise. A failure comes with the error behind it.
-func (d *delivery) output(ctx context.Context, rec idempotency.Record, l artifacts.Label) (idempotency.Ref, *idempotency.Failure, error) {
+// is one, a new one otherwise. Once an effect was sent, that is the output it was
+// made from, whatever the version. A failure comes with the error behind it.
+func (d *delivery) output(ctx context.Context, rec idempotency.Record, l artifacts.Label, made idempotency.Ref) (artifacts.Stored, *idempotency.Failure, error) {
+	if made.Object != "" {
+		body, err := d.o.Artifacts.Read(ctx, made)
+		if err != nil {
+			return artifacts.Stored{}, storageFailure("oss:", err), err
+		}
+		return artifacts.Stored{Ref: made, Body: body}, nil, nil
+	}
 	if rec.Attempt > 1 {
 		stored, ok, err := d.o.Artifacts.Adopt(ctx, l)
 		if err != nil {
-			return idempotency.Ref{}, storageFailure("oss:", err), err
+			return artifacts.Stored{}, storageFailure("oss:", err), err
 		}
 		if ok {
 			d.o.Log.LogAttrs(ctx, slog.LevelInfo, "output adopted", slog.String("idempotency_key", rec.Key),
 				slog.Int64("attempt", rec.Attempt), slog.Int64("made_by_attempt", stored.Attempt))
-			return stored.Ref, nil, nil
+			return stored, nil, nil
 		}
 	}
 	content, err := d.content(ctx)
 	if err != nil {
-		return idempotency.Ref{}, failureOf(ctx, err, d.target()), err
+		return artifacts.Stored{}, failureOf(ctx, err, d.target()), err
 	}
 	fields, err := d.process(ctx, rec, content)
 	if err != nil {
-		return idempotency.Ref{}, failureOf(ctx, err, d.target()), err
+		return artifacts.Stored{}, failureOf(ctx, err, d.target()), err
 	}
 	body, err := outputBody(fields, rec)
 	if err != nil {
-		return idempotency.Ref{}, &idempotency.Failure{Code: idempotency.CodeUnclassified, Target: d.target(), Summary: "the processor's result cannot be stored"}, err
+		return artifacts.Stored{}, &idempotency.Failure{Code: idempotency.CodeUnclassified, Target: d.target(), Summary: "the processor's result cannot be stored"}, err
 	}
 	ref, err := d.o.Artifacts.PutOutput(ctx, l, body)
 	if err != nil {
-		return idempotency.Ref{}, storageFailure("oss:", err), err
+		return artifacts.Stored{}, storageFailure("oss:", err), err
 	}
-	return ref, nil, nil
+	return artifacts.Stored{Ref: ref, Attempt: rec.Attempt, Body: body}, nil, nil
 }
 
 // content reads what the event refers to, nil where it refers to nothing. Bytes
@@ -230,10 +253,11 @@ func storageFailure(target string, err error) *idempotency.Failure {
 	return f
 }
 
-// fail records why a run did not succeed. What ends for good, or is too large
-// for a queue to hold, stores its letter first.
-func (d *delivery) fail(ctx context.Context, rec idempotency.Record, f idempotency.Failure, cause error) (Result, error) {
-	next, err := d.o.Tasks.PlanFail(rec, f, d.o.Now())
+// fail records why a run did not succeed. rec is the record as the run has
+// written it, known the same with what is known of its effects now. What ends for
+// good, or is too large for a queue to hold, stores its letter first.
+func (d *delivery) fail(ctx context.Context, rec, known idempotency.Record, f idempotency.Failure, cause error) (Result, error) {
+	next, err := d.o.Tasks.PlanFail(known, f, d.o.Now())
 	if err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}

@@ -151,7 +151,7 @@ func TestFailedConditionWithNoRowBehindItIsUnavailable(t *testing.T) {
 	// The record goes between the read and the write.
 	gone := r
 	gone.Key = HashOf(map[string]string{"order": "gone"})
-	if _, err := s.table.Complete(t.Context(), gone, refOfAttempt("s"), start); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotOwner) {
+	if _, err := s.table.Complete(t.Context(), gone, nil, refOfAttempt("s"), start); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotOwner) {
 		t.Errorf("S10 a settle: %v", err)
 	}
 	if n := len(s.srv.Rows(TaskTable.Name)); n != 1 {
@@ -166,7 +166,7 @@ func TestTakeoverOfARecordThatFinishedMeanwhileFails(t *testing.T) {
 		want   Answer
 	}{
 		{"completed", func(s *stand, r Record) (Record, error) {
-			return s.table.Complete(t.Context(), r, refOfAttempt("s"), start.Add(time.Hour))
+			return s.table.Complete(t.Context(), r, nil, refOfAttempt("s"), start.Add(time.Hour))
 		}, AnswerDuplicate},
 		{"failed", func(s *stand, r Record) (Record, error) {
 			next, err := s.table.PlanFail(r, Failure{Code: CodeTimeout}, start.Add(time.Hour))

@@ -114,6 +114,12 @@ type Record struct {
 	LastErrorTarget  string
 	LastErrorSummary string // at most 200 characters from an allow-list, never provider text
 
+	Effects []TaskEffect // declared side effects in order, with the last states known
+	// EffectsOpen says that the next claim writes the effects anew: another input
+	// holds than the one they were derived from.
+	EffectsOpen bool
+
+	Reviewer         string
 	Flow             string
 	Environment      string
 	Source           string
@@ -160,6 +166,15 @@ func (r Record) Columns() (aliyun.Row, error) {
 	c.Text("last_error_target", r.LastErrorTarget)
 	c.Text("last_error_summary", r.LastErrorSummary)
 
+	effects, err := effectsText(r.Effects)
+	if err != nil {
+		return nil, fmt.Errorf("encode record: %w", err)
+	}
+	c.Text("effects", effects)
+	if r.EffectsOpen {
+		c.Text("effects_open", "true")
+	}
+	c.Text("reviewer", r.Reviewer)
 	c.Text("flow", r.Flow)
 	c.Text("environment", r.Environment)
 	c.Text("source", r.Source)
@@ -204,6 +219,7 @@ func ParseRecord(key string, row aliyun.Row) (Record, error) {
 		LastErrorTarget:  c.Text("last_error_target"),
 		LastErrorSummary: c.Text("last_error_summary"),
 
+		Effects: parseEffects(&c), EffectsOpen: c.Text("effects_open") == "true", Reviewer: c.Text("reviewer"),
 		Flow: c.Text("flow"), Environment: c.Text("environment"), Source: c.Text("source"), EventID: c.Text("event_id"),
 		TraceID: c.Text("trace_id"), ConsumerVersion: c.Text("consumer_version"), ProcessorVersion: c.Text("processor_version"),
 

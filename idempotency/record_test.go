@@ -24,6 +24,8 @@ func fullRecord() Record {
 		KeyRule: "3f2a9c0b1d4e", KeyFields: testKey.Canonical, InputDigest: testDigest, SupersededDigests: []string{"d0", "d00"},
 		OutputRef: Ref{"o", "v", "s"}, ResultRef: Ref{"r", "", "s2"},
 		LastErrorCode: CodeTimeout, LastErrorTarget: "model:m", LastErrorSummary: "HTTP 504",
+		Effects:     []TaskEffect{{Name: "notify", Key: "k1", Kind: TargetOpaque, State: EffectUnknown, TargetRecordID: "7", Outcome: OutcomeAwaitingReview}},
+		EffectsOpen: true, Reviewer: "amy",
 		Flow: "summary", Environment: "prod", Source: "shop", EventID: "e", TraceID: "t", ConsumerVersion: "7", ProcessorVersion: "p1",
 		FirstReceivedAt: at(3), LastAttemptAt: at(4), UpdatedAt: at(5), ExpiresAt: at(6),
 	}

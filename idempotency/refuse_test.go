@@ -21,7 +21,7 @@ func TestConflictIsSeenOnEveryPath(t *testing.T) {
 	s.meet(other(start), false, AnswerConflict)
 	s.meet(other(start), true, AnswerConflict)
 	s.meet(other(start.Add(time.Hour)), true, AnswerConflict)
-	if _, err := s.table.Complete(t.Context(), a, refOfAttempt("s"), start); err != nil {
+	if _, err := s.table.Complete(t.Context(), a, nil, refOfAttempt("s"), start); err != nil {
 		t.Fatal(err)
 	}
 	s.meet(other(start.Add(time.Hour)), false, AnswerConflict)

@@ -2,7 +2,10 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/oncegate/oncegate/internal/aliyun"
@@ -14,8 +17,12 @@ var ReviewTable = aliyun.Table{Name: "reviews", Key: "id"}
 // ReviewKind is what a review asks.
 type ReviewKind string
 
-// ReviewConflict asks which of two inputs of one key holds.
-const ReviewConflict ReviewKind = "conflict"
+const (
+	// ReviewConflict asks which of two inputs of one key holds.
+	ReviewConflict ReviewKind = "conflict"
+	// ReviewOutcome asks whether a side effect has happened.
+	ReviewOutcome ReviewKind = "outcome_unknown"
+)
 
 // ReviewState is where a review stands.
 type ReviewState string
@@ -29,11 +36,27 @@ const (
 // Resolution is what a person answered.
 type Resolution string
 
-// Answers that reject the input that a conflict asked about.
 const (
+	// ResolvedKeepOld: the record's input holds, the refused one is rejected.
 	ResolvedKeepOld Resolution = "keep_old"
+	// ResolvedDiscard: the refused input is rejected, whatever holds.
 	ResolvedDiscard Resolution = "discard"
+	// ResolvedUseNew: the refused input holds from now on.
+	ResolvedUseNew Resolution = "use_new"
+
+	// ResolvedDone: the effect has happened, as the number at the target shows.
+	ResolvedDone Resolution = "confirmed_done"
+	// ResolvedNotDone: the effect has not happened; it may be sent again.
+	ResolvedNotDone Resolution = "confirmed_not_done"
+	// ResolvedCompensated: a person has undone the effect; it is not sent again.
+	ResolvedCompensated Resolution = "compensated"
 )
+
+// Resolutions are the answers to each kind of question.
+var Resolutions = map[ReviewKind][]Resolution{
+	ReviewConflict: {ResolvedKeepOld, ResolvedUseNew, ResolvedDiscard},
+	ReviewOutcome:  {ResolvedDone, ResolvedNotDone, ResolvedCompensated},
+}
 
 // Review is one row of reviews.
 type Review struct {
@@ -53,6 +76,42 @@ type Review struct {
 	EventID      string
 	FirstSeenAt  time.Time
 	ExpiresAt    time.Time
+
+	// Of an effect in doubt.
+	EffectKey  string
+	EffectName string
+	EffectKind TargetKind
+	Attempt    int64 // that sent the effect
+	Code       Code  // why nobody knows
+
+	// Of the answer.
+	Reviewer       string
+	Reason         string
+	TargetRecordID string
+	ResolvedAt     time.Time
+}
+
+// OutcomeID is the id of the review of one effect that one attempt sent.
+func OutcomeID(effectKey string, attempt int64) string {
+	return HashOf(map[string]string{"effect_key": effectKey, "kind": string(ReviewOutcome), "attempt": strconv.FormatInt(attempt, 10)})
+}
+
+// Answer returns the review as a person answers it.
+func (r Review) Answer(a Resolution, reviewer, reason, recordID string, now time.Time) (Review, error) {
+	switch {
+	case r.State != ReviewOpen:
+		return Review{}, fmt.Errorf("resolve review: it was answered with %s already", r.Resolution)
+	case !slices.Contains(Resolutions[r.Kind], a):
+		return Review{}, fmt.Errorf("resolve review: %q is no answer to a question of kind %s", a, r.Kind)
+	case a == ResolvedDone && recordID == "":
+		return Review{}, errors.New("resolve review: confirmed_done needs the record's number at the target")
+	case reviewer == "" || reason == "":
+		return Review{}, errors.New("resolve review: reviewer and reason are needed")
+	}
+	r.State, r.Resolution, r.Reviewer, r.Reason, r.TargetRecordID = ReviewClosed, a, cut(reviewer), cut(reason), cut(recordID)
+	r.ResolvedAt = milli(now)
+	r.Revision++
+	return r, nil
 }
 
 // ConflictID is the id of the review of one refused input: derived, so that a
@@ -92,6 +151,24 @@ func (t *Reviews) Open(ctx context.Context, r Review) (Review, error) {
 		return Review{}, fmt.Errorf("open review: %w: %w", ErrUnavailable, err)
 	}
 	return stored, nil
+}
+
+// Close stores an answer on the condition that the review is as it was shown.
+func (t *Reviews) Close(ctx context.Context, shown, answered Review) error {
+	err := t.store.Update(ctx, ReviewTable, shown.ID, changed(shown.columns(), answered.columns()), shown.Revision)
+	if err == nil {
+		return nil
+	}
+	stored, ok, readErr := t.Get(ctx, shown.ID)
+	switch {
+	case readErr != nil:
+		return fmt.Errorf("close review: %w", readErr)
+	case ok && stored.Revision == answered.Revision && stored.Resolution == answered.Resolution && stored.ResolvedAt.Equal(answered.ResolvedAt) && stored.Reviewer == answered.Reviewer:
+		return nil // its answer was lost
+	case ok && stored.State == ReviewClosed:
+		return fmt.Errorf("close review: somebody answered it with %s meanwhile", stored.Resolution)
+	}
+	return fmt.Errorf("close review: %w: %w", ErrUnavailable, err)
 }
 
 // Get reads a review; ok is false where there is none.
@@ -140,6 +217,17 @@ func (r Review) columns() aliyun.Row {
 	c.Text("event_digest", r.EventDigest)
 	c.Text("source", r.Source)
 	c.Text("event_id", r.EventID)
+	c.Text("effect_key", r.EffectKey)
+	c.Text("effect", r.EffectName)
+	c.Text("target_kind", string(r.EffectKind))
+	if r.Attempt > 0 {
+		c.Number("attempt", r.Attempt)
+	}
+	c.Text("error_code", string(r.Code))
+	c.Text("reviewer", r.Reviewer)
+	c.Text("reason", r.Reason)
+	c.Text("target_record_id", r.TargetRecordID)
+	c.Time("resolved_at", r.ResolvedAt)
 	c.Time("first_seen_at", r.FirstSeenAt)
 	c.Time("expires_at", r.ExpiresAt)
 	return c.Row
@@ -153,6 +241,9 @@ func parseReview(id string, row aliyun.Row) (Review, error) {
 		Assignee: c.Text("assignee"), RecordDigest: c.Text("record_digest"), RecordStatus: Status(c.Text("record_status")),
 		EventDigest: c.Text("event_digest"), Source: c.Text("source"), EventID: c.Text("event_id"),
 		FirstSeenAt: c.Time("first_seen_at"), ExpiresAt: c.Time("expires_at"),
+		EffectKey: c.Text("effect_key"), EffectName: c.Text("effect"), EffectKind: TargetKind(c.Text("target_kind")),
+		Attempt: c.Number("attempt"), Code: Code(c.Text("error_code")), Reviewer: c.Text("reviewer"), Reason: c.Text("reason"),
+		TargetRecordID: c.Text("target_record_id"), ResolvedAt: c.Time("resolved_at"),
 	}
 	if c.Err != nil {
 		return Review{}, fmt.Errorf("%w: %w", ErrRecord, c.Err)

@@ -49,7 +49,7 @@ func (t *Table) Get(ctx context.Context, key string) (r Record, ok bool, err err
 type writeResult int
 
 const (
-	// notWon: another record is there, returned beside it.
+	// notWon: another row is there, returned beside it.
 	notWon writeResult = iota
 	// won: the row is what was to be written.
 	won
@@ -59,46 +59,70 @@ const (
 	notApplied
 )
 
+// row is a task or an effect.
+type row[T any] interface {
+	Columns() (aliyun.Row, error)
+	id() string
+	rev() int64
+	// landedIn reports whether the row, as this run wrote it, is in a stored one.
+	landedIn(stored T) (landed, current bool)
+}
+
+func (r Record) id() string                          { return r.Key }
+func (r Record) rev() int64                          { return r.Revision }
+func (r Record) landedIn(stored Record) (bool, bool) { return Landed(stored, r) }
+func (e Effect) id() string                          { return e.Key }
+func (e Effect) rev() int64                          { return e.Revision }
+func (e Effect) landedIn(stored Effect) (bool, bool) {
+	return landedStep(stored.Revision == e.Revision, stored.Owner == e.Owner && stored.State == e.State && stored.Attempt == e.Attempt,
+		stored.History, Step{Revision: e.Revision, Status: Status(e.State), Actor: actorOf(e.Owner)})
+}
+
 // write stores next in place of before (nil: no row yet) and finds out what became of it.
-func (t *Table) write(ctx context.Context, before *Record, next Record) (writeResult, Record, error) {
-	row, err := next.Columns()
+func write[T row[T]](ctx context.Context, store *aliyun.Tablestore, before *T, next T, get func(context.Context, string) (T, bool, error)) (writeResult, T, error) {
+	var none T
+	columns, err := next.Columns()
 	if err != nil {
-		return 0, Record{}, err
+		return 0, none, err
 	}
 	if before == nil {
-		err = t.store.Insert(ctx, TaskTable, next.Key, row)
+		err = store.Insert(ctx, TaskTable, next.id(), columns)
 	} else {
-		old, encodeErr := before.Columns()
+		old, encodeErr := (*before).Columns()
 		if encodeErr != nil {
-			return 0, Record{}, encodeErr
+			return 0, none, encodeErr
 		}
-		err = t.store.Update(ctx, TaskTable, next.Key, changed(old, row), before.Revision)
+		err = store.Update(ctx, TaskTable, next.id(), changed(old, columns), (*before).rev())
 	}
 	if err == nil {
 		return won, next, nil
 	}
 	if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
-		return 0, Record{}, fmt.Errorf("write record: %w: %w", ErrUnavailable, err)
+		return 0, none, fmt.Errorf("write record: %w: %w", ErrUnavailable, err)
 	}
-	stored, ok, readErr := t.Get(ctx, next.Key)
+	stored, ok, readErr := get(ctx, next.id())
 	if readErr != nil {
-		return 0, Record{}, fmt.Errorf("write record: %w: %w", err, readErr)
+		return 0, none, fmt.Errorf("write record: %w: %w", err, readErr)
 	}
 	if !ok {
 		// A condition that failed with no row behind it, or a write that never
 		// arrived and may still do so.
-		return 0, Record{}, fmt.Errorf("write record: %w: no row behind a failed write: %w", ErrUnavailable, err)
+		return 0, none, fmt.Errorf("write record: %w: no row behind a failed write: %w", ErrUnavailable, err)
 	}
-	switch landed, current := Landed(stored, next); {
+	switch landed, current := next.landedIn(stored); {
 	case current:
 		return won, next, nil
 	case landed:
 		return passedOn, stored, nil
-	case before != nil && stored.Revision == before.Revision:
+	case before != nil && stored.rev() == (*before).rev():
 		return notApplied, stored, nil
 	default:
 		return notWon, stored, nil
 	}
+}
+
+func (t *Table) write(ctx context.Context, before *Record, next Record) (writeResult, Record, error) {
+	return write(ctx, t.store, before, next, t.Get)
 }
 
 // changed is what an update has to write: new and other values, and nil for
@@ -213,10 +237,13 @@ func (t *Table) settle(ctx context.Context, before, next Record) (Record, error)
 	return Record{}, fmt.Errorf("%w: the write was not applied", ErrUnavailable)
 }
 
-// Complete settles a run whose output is stored. ErrNotOwner comes with the
+// Complete settles a run whose output is stored. r is the record as this run has
+// written it, effects what is known of its effects now. ErrNotOwner comes with the
 // record that is there instead: another owner took the key over.
-func (t *Table) Complete(ctx context.Context, r Record, result Ref, now time.Time) (Record, error) {
-	next, err := t.policy.Complete(r, r.Owner, now, result)
+func (t *Table) Complete(ctx context.Context, r Record, effects []TaskEffect, result Ref, now time.Time) (Record, error) {
+	known := r
+	known.Effects = effects
+	next, err := t.policy.Complete(known, r.Owner, now, result)
 	if err != nil {
 		return Record{}, err
 	}
@@ -231,6 +258,27 @@ func (t *Table) Complete(ctx context.Context, r Record, result Ref, now time.Tim
 // FAILED_FINAL its letter must be stored before Settle writes it.
 func (t *Table) PlanFail(r Record, f Failure, now time.Time) (Record, error) {
 	return t.policy.Fail(r, r.Owner, now, f)
+}
+
+// PlanUnknown returns the record of a run that left an effect in doubt.
+func (t *Table) PlanUnknown(r Record, f Failure, now time.Time) (Record, error) {
+	return t.policy.Unknown(r, r.Owner, now, f)
+}
+
+// PlanExhausted returns the record of a task without attempts whose effects are
+// known as they are now.
+func (t *Table) PlanExhausted(stored Record, c Claim, effects []TaskEffect) Record {
+	return t.policy.Exhausted(stored, c, effects)
+}
+
+// PlanResolved returns the record after the last effect in doubt was settled by a person.
+func (t *Table) PlanResolved(r Record, review Review, now time.Time) (Record, error) {
+	return t.policy.Resolved(r, review, now)
+}
+
+// PlanUseNew returns the record after a reviewer has let another input hold.
+func (t *Table) PlanUseNew(r Record, review Review, now time.Time) (Record, error) {
+	return t.policy.UseNew(r, review, now)
 }
 
 // Settle writes a planned record in place of r, as Complete does.

@@ -18,7 +18,7 @@ import (
 func settles(s *stand) map[string]func(context.Context, Record) (Record, error) {
 	return map[string]func(context.Context, Record) (Record, error){
 		"complete": func(ctx context.Context, r Record) (Record, error) {
-			return s.table.Complete(ctx, r, refOfAttempt("s"), start.Add(time.Minute))
+			return s.table.Complete(ctx, r, nil, refOfAttempt("s"), start.Add(time.Minute))
 		},
 		"fail": func(ctx context.Context, r Record) (Record, error) {
 			next, err := s.table.PlanFail(r, Failure{Code: CodeTimeout, Target: "model:m"}, start.Add(time.Minute))
@@ -113,7 +113,7 @@ func TestLateSettleIsRefusedAndChangesNothing(t *testing.T) {
 				a := s.claim(ownerA, start, false)
 				b := s.claim(ownerB, start.Add(time.Hour), true)
 				if moved != "taken over" {
-					if _, err := s.table.Complete(t.Context(), b, refOfAttempt("b's"), start.Add(time.Hour)); err != nil {
+					if _, err := s.table.Complete(t.Context(), b, nil, refOfAttempt("b's"), start.Add(time.Hour)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -157,7 +157,7 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		_, err := s.table.Complete(ctx, a, refOfAttempt("s"), start)
+		_, err := s.table.Complete(ctx, a, nil, refOfAttempt("s"), start)
 		if took := time.Since(began); took != time.Second || !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v after %v", err, took)
 		}
@@ -181,7 +181,7 @@ func TestUpdateRemovesColumnsThatGo(t *testing.T) {
 	if _, there := s.srv.Rows(TaskTable.Name)[0].Columns["not_before"]; there {
 		t.Error("a running record keeps not_before")
 	}
-	if _, err := s.table.Complete(t.Context(), b, refOfAttempt("s"), start.Add(time.Hour)); err != nil {
+	if _, err := s.table.Complete(t.Context(), b, nil, refOfAttempt("s"), start.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	for _, column := range []string{"last_error_code", "last_error_target", "lease_until"} {

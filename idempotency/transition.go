@@ -59,6 +59,7 @@ type Claim struct {
 	TraceID          string
 	ConsumerVersion  string
 	ProcessorVersion string
+	Effects          []TaskEffect // declared by the flow, in order; no states
 
 	// NoTakeover answers AnswerTakeover where the claim would take over a run
 	// that died.
@@ -106,7 +107,7 @@ func (p Policy) First(c Claim) Record {
 	r := Record{
 		Key: c.Key.Hex, RecordVersion: RecordVersion, Status: StatusRunning,
 		Attempt: 1, AttemptBudget: c.Budget, KeyRule: c.KeyRule, KeyFields: c.Key.Canonical, InputDigest: c.InputDigest,
-		Flow: c.Flow, Environment: c.Environment, FirstReceivedAt: now,
+		Flow: c.Flow, Environment: c.Environment, FirstReceivedAt: now, Effects: c.Effects,
 	}
 	return p.start(r, c)
 }
@@ -129,6 +130,10 @@ func (p Policy) start(r Record, c Claim) Record {
 	r.LastAttemptAt = milli(c.Now)
 	r.Source, r.EventID, r.TraceID = c.Source, c.EventID, c.TraceID
 	r.ConsumerVersion, r.ProcessorVersion = c.ConsumerVersion, c.ProcessorVersion
+	if r.EffectsOpen {
+		// Another input holds since the last run: its effects are others.
+		r.Effects, r.EffectsOpen = c.Effects, false
+	}
 	return p.step(r, c.Now, c.Owner, "")
 }
 
@@ -224,6 +229,11 @@ func (p Policy) Complete(r Record, owner string, now time.Time, result Ref) (Rec
 	if result.Object == "" || result.SHA256 == "" {
 		return Record{}, errors.New("complete: no stored output")
 	}
+	for _, e := range r.Effects {
+		if e.State != EffectSettled {
+			return Record{}, fmt.Errorf("complete: effect %s is not settled", e.Name)
+		}
+	}
 	r.Status = StatusSucceeded
 	r.OutputRef, r.ResultRef = result, result
 	r.LeaseUntil, r.NotBefore = time.Time{}, time.Time{}
@@ -237,6 +247,7 @@ type Failure struct {
 	Target     string        // fc:NAME, model:NAME, oss:, ots:; at most 200 bytes are kept
 	Summary    string        // from an allow-list, never provider text
 	RetryAfter time.Duration // what the target asked for, 0 if nothing
+	Window     time.Duration // what an effect's window still needs before it can be looked up
 }
 
 // Fail is the record of a run that failed: FAILED_FINAL for a final class, for
@@ -255,13 +266,103 @@ func (p Policy) Fail(r Record, owner string, now time.Time, f Failure) (Record, 
 	r.LeaseUntil = time.Time{}
 	r.LastErrorCode, r.LastErrorTarget = f.Code, cut(f.Target)
 	r.LastErrorSummary = cut(f.Summary)
-	if final || r.Attempt >= r.AttemptBudget {
+	// While a request may have arrived the task is not over: the next delivery
+	// finds out first.
+	if (final || r.Attempt >= r.AttemptBudget) && !r.has(EffectSent) {
 		r.Status, r.NotBefore = StatusFailedFinal, time.Time{}
 	} else {
 		r.Status = StatusFailedRetryable
-		r.NotBefore = milli(now.Add(max(p.Backoff(r.Attempt), min(f.RetryAfter, p.RetryAfterMax))))
+		r.NotBefore = milli(now.Add(max(p.Backoff(r.Attempt), min(f.RetryAfter, p.RetryAfterMax), f.Window)))
 	}
 	return p.step(r, now, owner, f.Code), nil
+}
+
+// Unknown is the record of a run that left an effect in doubt: a person goes on.
+func (p Policy) Unknown(r Record, owner string, now time.Time, f Failure) (Record, error) {
+	if err := r.ownedBy(owner); err != nil {
+		return Record{}, fmt.Errorf("unknown: %w", err)
+	}
+	if !r.has(EffectUnknown) {
+		return Record{}, errors.New("unknown: no effect is in doubt")
+	}
+	r.Status = StatusOutcomeUnknown
+	r.LeaseUntil, r.NotBefore = time.Time{}, time.Time{}
+	r.LastErrorCode, r.LastErrorTarget, r.LastErrorSummary = f.Code, cut(f.Target), cut(f.Summary)
+	return p.step(r, now, owner, f.Code), nil
+}
+
+// Exhausted is the record of a task without attempts whose effects have been
+// looked at: OUTCOME_UNKNOWN where one is in doubt.
+func (p Policy) Exhausted(stored Record, c Claim, effects []TaskEffect) Record {
+	next := stored
+	next.Effects = effects
+	if next.has(EffectUnknown) {
+		next.Status, next.Owner, next.LeaseUntil, next.NotBefore = StatusOutcomeUnknown, c.Owner, time.Time{}, time.Time{}
+		return p.step(next, c.Now, c.Owner, next.LastErrorCode)
+	}
+	return p.exhaust(next, c)
+}
+
+func (r Record) has(s EffectState) bool {
+	return slices.ContainsFunc(r.Effects, func(e TaskEffect) bool { return e.State == s })
+}
+
+// Knows returns the record with what is known of its effects now.
+func (r Record) Knows(e TaskEffect) Record {
+	r.Effects = slices.Clone(r.Effects)
+	for i, known := range r.Effects {
+		if known.Name == e.Name {
+			r.Effects[i] = e
+		}
+	}
+	return r
+}
+
+// extraAttempts is what a person's answer, or an approved plan, grants.
+const extraAttempts = 2
+
+// Resolved is the record after a person has settled the effects in doubt: the
+// next delivery drives it on.
+func (p Policy) Resolved(r Record, review Review, now time.Time) (Record, error) {
+	if r.Status != StatusOutcomeUnknown {
+		return Record{}, fmt.Errorf("resolved: status is %s", r.Status)
+	}
+	if r.has(EffectUnknown) {
+		return Record{}, errors.New("resolved: another effect is still in doubt")
+	}
+	return p.again(r, review, now), nil
+}
+
+// UseNew is the record after a reviewer has let another input hold. It is refused
+// while a lease is live, and once anything may have happened outside.
+func (p Policy) UseNew(r Record, review Review, now time.Time) (Record, error) {
+	switch r.Status {
+	case StatusReceived, StatusFailedRetryable, StatusFailedFinal:
+	case StatusRunning:
+		if r.LeaseUntil.IsZero() || !now.After(r.LeaseUntil) {
+			return Record{}, errors.New("use new: a run holds the lease; wait until it is over")
+		}
+	default:
+		return Record{}, fmt.Errorf("use new: status is %s", r.Status)
+	}
+	if r.has(EffectSent) || r.has(EffectUnknown) || r.has(EffectSettled) {
+		return Record{}, errors.New("use new: an effect of the old input may have happened")
+	}
+	if r.InputDigest != review.RecordDigest {
+		return Record{}, errors.New("use new: the record holds another input than the review was about")
+	}
+	r.SupersededDigests = append(slices.Clone(r.SupersededDigests), r.InputDigest)
+	r.InputDigest = review.EventDigest
+	r.EffectsOpen = true
+	return p.again(r, review, now), nil
+}
+
+func (p Policy) again(r Record, review Review, now time.Time) Record {
+	r.Status = StatusFailedRetryable
+	r.Owner, r.Reviewer = review.ID, review.Reviewer
+	r.LeaseUntil, r.NotBefore = time.Time{}, milli(now)
+	r.AttemptBudget = r.Attempt + extraAttempts
+	return p.step(r, now, review.ID, "")
 }
 
 // cut makes a text of a processor fit for a column: UTF-8 and not too long.
@@ -274,12 +375,17 @@ func cut(s string) string {
 // as a step that somebody else has moved on from. It is how a run recognises
 // its own write after a lost answer.
 func Landed(stored, wrote Record) (landed, current bool) {
-	if stored.Revision == wrote.Revision {
-		same := stored.Owner == wrote.Owner && stored.Status == wrote.Status && stored.Attempt == wrote.Attempt
-		return same, same
+	return landedStep(stored.Revision == wrote.Revision,
+		stored.Owner == wrote.Owner && stored.Status == wrote.Status && stored.Attempt == wrote.Attempt,
+		stored.History, Step{Revision: wrote.Revision, Status: wrote.Status, Actor: actorOf(wrote.Owner)})
+}
+
+func landedStep(sameRevision, sameWrite bool, history []Step, wrote Step) (landed, current bool) {
+	if sameRevision {
+		return sameWrite, sameWrite
 	}
-	return slices.ContainsFunc(stored.History, func(s Step) bool {
-		return s.Revision == wrote.Revision && s.Status == wrote.Status && s.Actor == actorOf(wrote.Owner)
+	return slices.ContainsFunc(history, func(s Step) bool {
+		return s.Revision == wrote.Revision && s.Status == wrote.Status && s.Actor == wrote.Actor
 	}), false
 }
 

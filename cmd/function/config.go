@@ -18,8 +18,20 @@ type config struct {
 	model     flows.ModelOptions
 	policy    idempotency.Policy
 
+	notify, robot, records flows.Target
+
 	reserveMin, reserveMax time.Duration
 	logLevel               slog.Level
+}
+
+// target reads a system that effects send to. A flow that uses one without a URL
+// fails with target_not_found.
+func target(env *aliyun.Env, name, prefix string) flows.Target {
+	t := flows.Target{Name: name, Token: env.Text(prefix+"_TOKEN", "")}
+	if env.Text(prefix+"_URL", "") != "" {
+		t.URL = env.URL(prefix + "_URL")
+	}
+	return t
 }
 
 // minKeySecret is the least length of the key secret, in bytes: a short one can
@@ -41,6 +53,9 @@ func readConfig(getenv func(string) string) (config, error) {
 			Timeout: env.Duration("ONCEGATE_MODEL_TIMEOUT", 0),
 		},
 		keySecret: []byte(env.Text("ONCEGATE_KEY_SECRET", "")),
+		notify:    target(env, "notify", "ONCEGATE_NOTIFY"),
+		robot:     target(env, "robot", "ONCEGATE_ROBOT"),
+		records:   target(env, "records", "ONCEGATE_RECORDS"),
 	}
 	if n := len(c.keySecret); n > 0 && n < minKeySecret {
 		env.Reject("ONCEGATE_KEY_SECRET", "must have at least 32 characters")

@@ -53,15 +53,20 @@ func build(getenv func(string) string, logs io.Writer) (*handler.Handler, error)
 		return nil, err
 	}
 	c.model.Transport = transport
-	processors := flows.Processors(flows.Tools{Model: flows.NewModel(c.model)})
+	objects := artifacts.NewStore(bucket, c.cloud.Encryption)
+	tools := flows.Tools{
+		Model: flows.NewModel(c.model), Drafts: objects,
+		Notify: c.notify, Robot: c.robot, Records: c.records, Transport: transport, Now: time.Now,
+	}
+	processors := flows.Processors(tools)
 	set, err := loadFlows(c.flowsFile, processors)
 	if err != nil {
 		return nil, err
 	}
 	return handler.New(handler.Options{
-		Flows: set, Processors: processors,
+		Flows: set, Processors: processors, Effects: flows.Effects(tools), Ledger: idempotency.NewLedger(store, c.policy),
 		Tasks: idempotency.NewTable(store, c.policy), Reviews: idempotency.NewReviews(store),
-		Letters: letter.NewTable(store), Artifacts: artifacts.NewStore(bucket, c.cloud.Encryption),
+		Letters: letter.NewTable(store), Artifacts: objects,
 		Environment: c.cloud.Environment, KeySecret: c.keySecret, Policy: c.policy,
 		ReserveMin: c.reserveMin, ReserveMax: c.reserveMax,
 		Now: time.Now, NewOwner: newOwner, Skew: skew.Value,
@@ -99,7 +104,9 @@ func invoke(ctx context.Context, h *handler.Handler, raw []byte) (any, error) {
 	}
 	var result any
 	var err error
-	if handler.IsBatch(raw) {
+	if e, ok := handler.ParseEnvelope(raw); ok {
+		result, err = h.Resolve(ctx, e, d)
+	} else if handler.IsBatch(raw) {
 		result, err = h.HandleBatch(ctx, raw, d)
 	} else {
 		result, err = h.Handle(ctx, raw, d)

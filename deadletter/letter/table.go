@@ -87,6 +87,30 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 	return fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, err)
 }
 
+// Close ends an open letter. One that is closed already, or that is not there,
+// is left as it is.
+func (t *Table) Close(ctx context.Context, id string, end FinalStatus, now time.Time) error {
+	for range rounds {
+		stored, ok, err := t.Get(ctx, id)
+		if err != nil {
+			return fmt.Errorf("close letter: %w", err)
+		}
+		if !ok || !stored.Open() {
+			return nil
+		}
+		err = t.store.Update(ctx, LetterTable, id, aliyun.Row{
+			"revision": stored.Revision + 1, "final_status": string(end), "closed_at": now.UnixMilli(),
+		}, stored.Revision)
+		if err == nil {
+			return nil
+		}
+		if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+			return fmt.Errorf("close letter: %w: %w", idempotency.ErrUnavailable, err)
+		}
+	}
+	return fmt.Errorf("close letter: %w: lost %d races", idempotency.ErrUnavailable, rounds)
+}
+
 // Get reads a letter; ok is false where there is none.
 func (t *Table) Get(ctx context.Context, id string) (l Letter, ok bool, err error) {
 	row, ok, err := t.store.Get(ctx, LetterTable, id)

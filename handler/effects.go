@@ -1,0 +1,387 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/flows"
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// ledger is one run's view of its task's effects.
+type ledger struct {
+	*delivery
+	// known is the record with what is known of its effects now.
+	known idempotency.Record
+	rows  map[string]*idempotency.Effect // by name; nil where the effect has no row yet
+	doubt *idempotency.Effect            // the effect that a person has to look at
+}
+
+// openLedger reads the rows of effects that an earlier attempt may have left.
+func (d *delivery) openLedger(ctx context.Context, rec idempotency.Record) (*ledger, error) {
+	l := &ledger{delivery: d, known: rec, rows: map[string]*idempotency.Effect{}}
+	if rec.Attempt <= 1 {
+		return l, nil
+	}
+	for _, e := range rec.Effects {
+		row, ok, err := d.o.Ledger.Get(ctx, e.Key)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			l.note(row)
+		}
+	}
+	return l, nil
+}
+
+// note remembers what is known of an effect.
+func (l *ledger) note(e idempotency.Effect) {
+	l.rows[e.Name] = &e
+	l.known = l.known.Knows(e.In())
+}
+
+// madeFrom is the output that an effect of this task was made from already.
+func (l *ledger) madeFrom() idempotency.Ref {
+	for _, e := range l.known.Effects {
+		row := l.rows[e.Name]
+		if row != nil && row.State != idempotency.EffectRefused {
+			return row.OutputRef
+		}
+	}
+	return idempotency.Ref{}
+}
+
+// run carries out every declared effect that is not settled yet, in order. A
+// failure says why the task cannot succeed now; with l.doubt set a person has to
+// look first.
+func (l *ledger) run(ctx context.Context, output artifacts.Stored, s span) (*idempotency.Failure, error) {
+	for _, e := range l.known.Effects {
+		declared := l.flow.Effect(e.Name)
+		if declared == nil {
+			return &idempotency.Failure{
+				Code: idempotency.CodeTargetNotFound, Target: "effect:" + e.Name, Summary: "this version of the flow does not declare the effect",
+			}, nil
+		}
+		if failure, err := l.one(ctx, e, declared, output, s); failure != nil {
+			l.o.Log.LogAttrs(ctx, slog.LevelInfo, "effect", l.effectAttrs(e.Name, string(failure.Code))...)
+			return failure, err
+		}
+		l.o.Log.LogAttrs(ctx, slog.LevelInfo, "effect", l.effectAttrs(e.Name, "")...)
+	}
+	return nil, nil
+}
+
+func (l *ledger) effectAttrs(name, code string) []slog.Attr {
+	attrs := []slog.Attr{slog.String("idempotency_key", l.known.Key), slog.Int64("attempt", l.known.Attempt), slog.String("effect", name), slog.String("error_code", code)}
+	if row := l.rows[name]; row != nil {
+		attrs = append(attrs, slog.String("effect_key", row.Key), slog.String("state", string(row.State)), slog.String("outcome", string(row.Outcome)),
+			slog.String("target_record_id", row.TargetRecordID), slog.Int64("revision", row.Revision))
+	}
+	return attrs
+}
+
+// one brings one effect to its end, or says why it cannot now.
+func (l *ledger) one(ctx context.Context, e idempotency.TaskEffect, declared *flows.DeclaredEffect, output artifacts.Stored, s span) (*idempotency.Failure, error) {
+	call := l.call(e, declared, output.Body)
+	target := "effect:" + e.Name
+	row := l.rows[e.Name]
+	move, until := idempotency.NextMove(row, declared.EffectSpec, l.o.Now())
+	if move == idempotency.MoveLookUp {
+		found, err := l.lookUp(ctx, row, declared, call)
+		if err != nil {
+			return lostFailure(ctx, target, "the look-up failed"), err
+		}
+		if found {
+			return nil, nil
+		}
+		move = idempotency.MoveSend
+	}
+	switch move {
+	case idempotency.MoveDone:
+		return nil, nil
+	case idempotency.MoveWait:
+		return &idempotency.Failure{
+			Code: idempotency.CodeTimeout, Target: target, Summary: "the answer was lost, and the target may not show it yet", Window: until.Sub(l.o.Now()),
+		}, nil
+	case idempotency.MoveUnknown:
+		return l.doubtful(ctx, row, target)
+	}
+	// The request must end before the lease does, or another owner sends it too.
+	if now := l.o.Now(); now.Add(declared.Timeout).After(s.workEnd) {
+		return &idempotency.Failure{Code: idempotency.CodeTimeout, Target: target, Summary: "the run has less time left than the effect may take"}, nil
+	}
+	key := idempotency.Key{Hex: e.Key}
+	if own, err := declared.Key(l.known.Key, l.input, l.o.KeySecret); err == nil && own.Hex == e.Key {
+		key = own
+	}
+	sent, err := l.o.Ledger.Send(ctx, row, idempotency.Sending{
+		Key: key, Spec: declared.EffectSpec, Task: l.known, OutputRef: output.Ref, Now: l.o.Now(),
+	})
+	if err != nil {
+		return storageFailure("ots:", err), err
+	}
+	first := row == nil
+	l.note(sent)
+	return l.send(ctx, sent, first, declared, call)
+}
+
+func (l *ledger) call(e idempotency.TaskEffect, declared *flows.DeclaredEffect, output []byte) flows.EffectCall {
+	return flows.EffectCall{
+		Key: e.Key, Name: e.Name, TaskKey: l.known.Key, RequestID: "oncegate-" + l.known.Key[:32],
+		Fields: declared.Values(l.input), Payload: l.input.Payload, Output: output,
+	}
+}
+
+// lookUp asks a readable target whether it has the effect; found settles it.
+func (l *ledger) lookUp(ctx context.Context, row *idempotency.Effect, declared *flows.DeclaredEffect, call flows.EffectCall) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, declared.Timeout)
+	defer cancel()
+	reader, ok := l.o.Effects[declared.Uses].(flows.Reader)
+	if !ok {
+		return false, fmt.Errorf("effect %s cannot look anything up", declared.Uses)
+	}
+	id, found, err := guardedFind(ctx, reader, call)
+	if err != nil || !found {
+		return false, err
+	}
+	settled, err := l.o.Ledger.Settle(ctx, *row, l.known.Owner, l.o.Now(), id, idempotency.OutcomeTargetExists)
+	if err != nil {
+		return false, err
+	}
+	l.note(settled)
+	return true, nil
+}
+
+// send sends the one request of an effect whose row says SENT, and writes what
+// came of it.
+func (l *ledger) send(ctx context.Context, sent idempotency.Effect, first bool, declared *flows.DeclaredEffect, call flows.EffectCall) (*idempotency.Failure, error) {
+	target := "effect:" + sent.Name
+	if sent.Kind == idempotency.TargetReadable && first {
+		found, err := l.lookUp(ctx, &sent, declared, call)
+		switch {
+		case found:
+			return nil, nil
+		case err != nil:
+			// Nothing has left yet, so this is a definite no.
+			f := lostFailure(ctx, target, "the look-up before the write failed")
+			return l.refused(ctx, sent, *f, err)
+		}
+	}
+	recordID, err := l.request(ctx, declared, call)
+	owner, now := l.known.Owner, l.o.Now()
+	var exists *flows.Exists
+	var refusal *flows.Error
+	var settled idempotency.Effect
+	switch {
+	case err == nil:
+		settled, err = l.o.Ledger.Settle(ctx, sent, owner, now, recordID, "")
+	case errors.As(err, &exists):
+		settled, err = l.o.Ledger.Settle(ctx, sent, owner, now, exists.RecordID, idempotency.OutcomeTargetExists)
+	case errors.As(err, &refusal):
+		f := refusal.Failure
+		if f.Code == "" || f.Code == idempotency.CodeInProgress {
+			f.Code = idempotency.CodeUnclassified
+		}
+		return l.refused(ctx, sent, f, err)
+	case sent.Kind == idempotency.TargetOpaque:
+		return l.doubtful(ctx, &sent, target)
+	default:
+		sent.Outcome = idempotency.OutcomeSentUnknown
+		l.note(sent)
+		f := lostFailure(ctx, target, "the target's answer was lost")
+		if sent.Kind == idempotency.TargetReadable {
+			f.Window = sent.SentAt.Add(sent.Timeout + declared.VisibleAfter).Sub(now)
+		}
+		return f, err
+	}
+	if err != nil {
+		return storageFailure("ots:", err), err
+	}
+	l.note(settled)
+	return nil, nil
+}
+
+// request runs the effect's one request within its time-out.
+func (l *ledger) request(ctx context.Context, declared *flows.DeclaredEffect, call flows.EffectCall) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, declared.Timeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("effect: panic of type %T", p)
+		}
+	}()
+	return l.o.Effects[declared.Uses].Send(ctx, call)
+}
+
+func guardedFind(ctx context.Context, r flows.Reader, call flows.EffectCall) (id string, found bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("effect: panic of type %T", p)
+		}
+	}()
+	return r.Find(ctx, call)
+}
+
+// refused writes a definite no; the class of its code decides the task's fate.
+func (l *ledger) refused(ctx context.Context, sent idempotency.Effect, f idempotency.Failure, cause error) (*idempotency.Failure, error) {
+	if f.Target == "" {
+		f.Target = "effect:" + sent.Name
+	}
+	refused, err := l.o.Ledger.Refuse(ctx, sent, l.known.Owner, l.o.Now(), f)
+	if err != nil {
+		return storageFailure("ots:", err), err
+	}
+	l.note(refused)
+	return &f, cause
+}
+
+// doubtful hands an effect to a person.
+func (l *ledger) doubtful(ctx context.Context, row *idempotency.Effect, target string) (*idempotency.Failure, error) {
+	if row.State == idempotency.EffectSent {
+		doubted, err := l.o.Ledger.Doubt(ctx, *row, l.known.Owner, l.o.Now())
+		if err != nil {
+			return storageFailure("ots:", err), err
+		}
+		l.note(doubted)
+		row = &doubted
+	}
+	l.note(*row)
+	l.doubt = row
+	return &idempotency.Failure{Code: idempotency.CodeUnclassified, Target: target, Summary: "nobody knows whether the effect has happened"}, nil
+}
+
+// lostFailure is a failure after which the next attempt finds out.
+func lostFailure(ctx context.Context, target, summary string) *idempotency.Failure {
+	code := idempotency.CodeTemporaryUnavailable
+	if ctx.Err() != nil {
+		code = idempotency.CodeTimeout
+	}
+	return &idempotency.Failure{Code: code, Target: target, Summary: summary}
+}
+
+// inDoubt ends a run with an effect in doubt: review, letter, record, in that order.
+func (d *delivery) inDoubt(ctx context.Context, rec idempotency.Record, l *ledger, f idempotency.Failure) (Result, error) {
+	if err := d.openOutcomeReview(ctx, rec, *l.doubt); err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	id, err := d.store(ctx, cause{letter.CodeOutcomeUnknown, f.Target, f.Summary})
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	next, err := d.o.Tasks.PlanUnknown(l.known, f, d.o.Now())
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	stored, err := d.o.Tasks.Settle(ctx, rec, next)
+	if err != nil {
+		return d.notSettled(stored, err)
+	}
+	d.transition(ctx, stored)
+	r := d.ofRecord(DecisionOutcomeUnknown, stored)
+	r.LetterID, r.Reason = id, f.Summary
+	return r, nil
+}
+
+func (d *delivery) openOutcomeReview(ctx context.Context, rec idempotency.Record, e idempotency.Effect) error {
+	_, err := d.o.Reviews.Open(ctx, idempotency.Review{
+		ID: idempotency.OutcomeID(e.Key, e.Attempt), Kind: idempotency.ReviewOutcome, Key: rec.Key,
+		Flow: d.flow.Name, Environment: d.o.Environment, Assignee: d.flow.Owner,
+		RecordDigest: rec.InputDigest, RecordStatus: rec.Status, EventDigest: d.digest,
+		Source: d.event.Source(), EventID: d.event.ID(),
+		EffectKey: e.Key, EffectName: e.Name, EffectKind: e.Kind, Attempt: e.Attempt, Code: e.LastErrorCode,
+		FirstSeenAt: d.received, ExpiresAt: d.received.Add(d.o.Policy.Retention),
+	})
+	return err
+}
+
+// settleSent finds out about requests that a task without attempts has left
+// behind, so that it does not end as failed while they may have arrived. done
+// says that the delivery is answered.
+func (d *delivery) settleSent(ctx context.Context, rec idempotency.Record, claim idempotency.Claim) (next idempotency.Record, r Result, done bool, err error) {
+	again := func(err error) (idempotency.Record, Result, bool, error) {
+		r, err := d.retry(idempotency.CodeTemporaryUnavailable, err)
+		return idempotency.Record{}, r, true, err
+	}
+	read := rec
+	read.Attempt = max(rec.Attempt, 2) // rows of the first attempt count too
+	l, err := d.openLedger(ctx, read)
+	if err != nil {
+		return again(err)
+	}
+	l.known.Attempt, l.known.Owner = rec.Attempt, claim.Owner
+	for _, e := range l.known.Effects {
+		row := l.rows[e.Name]
+		declared := d.flow.Effect(e.Name)
+		if row == nil || (row.State != idempotency.EffectSent && row.State != idempotency.EffectUnknown) {
+			continue
+		}
+		if declared == nil {
+			return again(fmt.Errorf("this version of the flow does not declare effect %s", e.Name))
+		}
+		if err := l.findOut(ctx, e, row, declared); err != nil {
+			return again(err)
+		}
+		if l.doubt != nil {
+			break
+		}
+	}
+	next = d.o.Tasks.PlanExhausted(rec, claim, l.known.Effects)
+	if l.doubt == nil {
+		return next, Result{}, false, nil
+	}
+	if err := d.openOutcomeReview(ctx, rec, *l.doubt); err != nil {
+		return again(err)
+	}
+	const reason = "nobody knows whether the effect has happened"
+	id, err := d.store(ctx, cause{letter.CodeOutcomeUnknown, "effect:" + l.doubt.Name, reason})
+	if err != nil {
+		return again(err)
+	}
+	stored, err := d.o.Tasks.Settle(ctx, rec, next)
+	if err != nil {
+		r, err = d.notSettled(stored, err)
+		return next, r, true, err
+	}
+	d.transition(ctx, stored)
+	r = d.ofRecord(DecisionOutcomeUnknown, stored)
+	r.LetterID, r.Reason = id, reason
+	return next, r, true, nil
+}
+
+// findOut settles one effect of a task that sends nothing new any more: a copy
+// to an idempotent target, a look-up at a readable one, a person otherwise.
+func (l *ledger) findOut(ctx context.Context, e idempotency.TaskEffect, row *idempotency.Effect, declared *flows.DeclaredEffect) error {
+	move, _ := idempotency.NextMove(row, declared.EffectSpec, l.o.Now())
+	switch move {
+	case idempotency.MoveWait:
+		return errors.New("an effect may not be visible at its target yet")
+	case idempotency.MoveLookUp:
+		found, err := l.lookUp(ctx, row, declared, l.call(e, declared, nil))
+		if err != nil || found {
+			return err
+		}
+		_, err = l.refused(ctx, *row, idempotency.Failure{Code: idempotency.CodeTimeout, Summary: "the target does not have it"}, nil)
+		return err
+	case idempotency.MoveSend:
+		body, err := l.o.Artifacts.Read(ctx, row.OutputRef)
+		if err != nil {
+			return err
+		}
+		f, err := l.send(ctx, *row, false, declared, l.call(e, declared, body))
+		if f != nil && l.rows[e.Name].State == idempotency.EffectSent {
+			return errors.Join(errors.New("the effect's answer was lost again"), err)
+		}
+		return nil
+	case idempotency.MoveUnknown:
+		f, err := l.doubtful(ctx, row, "effect:"+e.Name)
+		if l.doubt == nil {
+			return errors.Join(fmt.Errorf("effect in doubt: %s", f.Code), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/strictjson"
+)
+
+// DecisionResolved answers the call that carries out a person's answer.
+const DecisionResolved Decision = "resolved"
+
+// Envelope is a call to the function that is no event.
+type Envelope struct {
+	Oncegate string `json:"oncegate"` // resolve
+	Review   string `json:"review"`   // id
+}
+
+// EnvelopeResolve asks the function to carry out the answer of a closed review.
+const EnvelopeResolve = "resolve"
+
+// ParseEnvelope reads a call that is no event; ok is false for everything else.
+func ParseEnvelope(raw []byte) (e Envelope, ok bool) {
+	if len(raw) > 4096 {
+		return Envelope{}, false
+	}
+	tree, _, err := strictjson.ParseObject(raw)
+	if err != nil || tree["specversion"] != nil || tree["oncegate"] == nil {
+		return Envelope{}, false
+	}
+	return e, json.Unmarshal(raw, &e) == nil
+}
+
+// Resolve carries out what a person has answered: the review says it, and the
+// function alone writes the task. It may be called again and again; the call
+// itself says nothing but which review to read. The only errors are *RetryError.
+func (h *Handler) Resolve(ctx context.Context, e Envelope, d Delivery) (Result, error) {
+	one := h.newDelivery(nil, d)
+	one.received = h.o.Now()
+	r, err := one.resolve(ctx, e)
+	r.Decision = DecisionResolved
+	one.log(ctx, r, err)
+	return r, err
+}
+
+func (d *delivery) resolve(ctx context.Context, e Envelope) (Result, error) {
+	refuse := func(reason string) (Result, error) {
+		return Result{ErrorCode: idempotency.CodeInvalidRequest, Reason: reason}, nil
+	}
+	if e.Oncegate != EnvelopeResolve {
+		return refuse("the call asks for something that this version does not know")
+	}
+	review, ok, err := d.o.Reviews.Get(ctx, e.Review)
+	switch {
+	case err != nil:
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	case !ok:
+		return refuse("there is no such review")
+	case review.State != idempotency.ReviewClosed:
+		return refuse("the review is open: nobody has answered it")
+	case !slices.Contains(idempotency.Resolutions[review.Kind], review.Resolution):
+		return refuse("the review's answer is none that this version knows")
+	}
+	rec, ok, err := d.o.Tasks.Get(ctx, review.Key)
+	switch {
+	case err != nil:
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	case !ok:
+		return refuse("the review's task is gone")
+	}
+	switch review.Resolution {
+	case idempotency.ResolvedKeepOld, idempotency.ResolvedDiscard:
+		return d.closeRefused(ctx, review, rec)
+	case idempotency.ResolvedUseNew:
+		return d.useNew(ctx, review, rec)
+	default:
+		return d.settleDoubt(ctx, review, rec)
+	}
+}
+
+// closeRefused closes the letter of an input that a person has rejected.
+func (d *delivery) closeRefused(ctx context.Context, review idempotency.Review, rec idempotency.Record) (Result, error) {
+	id := letter.ID(review.Source, review.EventID, review.EventDigest)
+	if err := d.o.Letters.Close(ctx, id, letter.FinalDiscarded, d.o.Now()); err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	r := d.ofRecord(DecisionResolved, rec)
+	r.LetterID = id
+	return r, nil
+}
+
+func (d *delivery) useNew(ctx context.Context, review idempotency.Review, rec idempotency.Record) (Result, error) {
+	if rec.InputDigest == review.EventDigest && slices.Contains(rec.SupersededDigests, review.RecordDigest) {
+		return d.ofRecord(DecisionResolved, rec), nil
+	}
+	if left, err := d.openEffect(ctx, rec); err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	} else if left != "" {
+		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Status: rec.Status, Reason: "effect " + left + " of the old input may have happened"}, nil
+	}
+	next, err := d.o.Tasks.PlanUseNew(rec, review, d.o.Now())
+	if err != nil {
+		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Status: rec.Status, Reason: err.Error()}, nil
+	}
+	return d.settleResolved(ctx, rec, next)
+}
+
+// openEffect names an effect that is not known to have left nothing: the task's
+// row may not have heard of it yet.
+func (d *delivery) openEffect(ctx context.Context, rec idempotency.Record) (string, error) {
+	for _, e := range rec.Effects {
+		row, ok, err := d.o.Ledger.Get(ctx, e.Key)
+		if err != nil {
+			return "", err
+		}
+		if ok && row.State != idempotency.EffectRefused {
+			return e.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// settleDoubt writes a person's answer about an effect, and lets the task go on
+// once no other effect is in doubt.
+func (d *delivery) settleDoubt(ctx context.Context, review idempotency.Review, rec idempotency.Record) (Result, error) {
+	row, ok, err := d.o.Ledger.Get(ctx, review.EffectKey)
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	if !ok {
+		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Reason: "the review's effect is gone"}, nil
+	}
+	if row.Owner != review.ID && (row.State != idempotency.EffectUnknown || row.Attempt != review.Attempt) {
+		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Status: rec.Status, Reason: "the effect has moved on since the review"}, nil
+	}
+	if row, err = d.o.Ledger.Resolve(ctx, row, review, d.o.Now()); err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	if rec.Status != idempotency.StatusOutcomeUnknown {
+		return d.ofRecord(DecisionResolved, rec), nil
+	}
+	known := rec.Knows(row.In())
+	next, err := d.o.Tasks.PlanResolved(known, review, d.o.Now())
+	if err != nil {
+		// Another effect is in doubt: its own review goes on.
+		return d.ofRecord(DecisionResolved, rec), nil
+	}
+	return d.settleResolved(ctx, rec, next)
+}
+
+func (d *delivery) settleResolved(ctx context.Context, rec, next idempotency.Record) (Result, error) {
+	stored, err := d.o.Tasks.Settle(ctx, rec, next)
+	if errors.Is(err, idempotency.ErrNotOwner) {
+		return d.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("the task moved on meanwhile: %w", err))
+	}
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	d.transition(ctx, stored)
+	return d.ofRecord(DecisionResolved, stored), nil
+}

@@ -1,0 +1,99 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncegate/oncegate/internal/aliyun"
+)
+
+// Ledger is the rows of effects: each side effect has one of its own, so that a
+// task with two of them can know one and doubt the other.
+type Ledger struct {
+	store  *aliyun.Tablestore
+	policy Policy
+}
+
+// NewLedger returns the ledger; it makes no call.
+func NewLedger(store *aliyun.Tablestore, policy Policy) *Ledger { return &Ledger{store, policy} }
+
+// Get reads an effect; ok is false where it has no row.
+func (l *Ledger) Get(ctx context.Context, key string) (e Effect, ok bool, err error) {
+	row, ok, err := l.store.Get(ctx, TaskTable, key)
+	if err != nil {
+		return Effect{}, false, fmt.Errorf("read effect: %w: %w", ErrUnavailable, err)
+	}
+	if !ok {
+		return Effect{}, false, nil
+	}
+	if e, err = ParseEffect(key, row); err != nil {
+		return Effect{}, false, fmt.Errorf("read effect: %w: %w", ErrUnavailable, err)
+	}
+	return e, true, nil
+}
+
+// ErrSentElsewhere is what Send returns where another run has written the effect
+// meanwhile: nothing may be sent.
+var ErrSentElsewhere = errors.New("another run has written the effect")
+
+// Send writes that the request is about to leave. Only after it has returned
+// without an error may the request be sent.
+func (l *Ledger) Send(ctx context.Context, stored *Effect, s Sending) (Effect, error) {
+	result, e, err := write(ctx, l.store, stored, l.policy.Send(stored, s), l.Get)
+	switch {
+	case err != nil:
+		return Effect{}, fmt.Errorf("send effect: %w", err)
+	case result == won:
+		return e, nil
+	case result == notApplied:
+		return Effect{}, fmt.Errorf("send effect: %w: the write was not applied", ErrUnavailable)
+	}
+	return e, ErrSentElsewhere
+}
+
+// Settle writes that the effect happened.
+func (l *Ledger) Settle(ctx context.Context, e Effect, owner string, now time.Time, recordID string, outcome Outcome) (Effect, error) {
+	next, err := l.policy.Settle(e, owner, now, recordID, outcome)
+	return l.put(ctx, e, next, err)
+}
+
+// Refuse writes that the target has refused, or never got, the effect.
+func (l *Ledger) Refuse(ctx context.Context, e Effect, owner string, now time.Time, f Failure) (Effect, error) {
+	next, err := l.policy.Refuse(e, owner, now, f)
+	return l.put(ctx, e, next, err)
+}
+
+// Doubt writes that a person has to look.
+func (l *Ledger) Doubt(ctx context.Context, e Effect, owner string, now time.Time) (Effect, error) {
+	next, err := l.policy.Doubt(e, owner, now)
+	return l.put(ctx, e, next, err)
+}
+
+// Resolve writes a person's answer. An answer that is written already is fine.
+func (l *Ledger) Resolve(ctx context.Context, e Effect, r Review, now time.Time) (Effect, error) {
+	if e.Owner == r.ID && (e.State == EffectSettled || e.State == EffectRefused) {
+		return e, nil
+	}
+	next, err := l.policy.Resolve(e, r, now)
+	return l.put(ctx, e, next, err)
+}
+
+func (l *Ledger) put(ctx context.Context, before, next Effect, err error) (Effect, error) {
+	if err != nil {
+		return Effect{}, err
+	}
+	for range settleTries {
+		result, e, err := write(ctx, l.store, &before, next, l.Get)
+		switch {
+		case err != nil:
+			return Effect{}, fmt.Errorf("write effect: %w", err)
+		case result == won:
+			return e, nil
+		case result != notApplied:
+			return e, ErrSentElsewhere
+		}
+	}
+	return Effect{}, fmt.Errorf("write effect: %w: the write was not applied", ErrUnavailable)
+}
