@@ -54,6 +54,7 @@ func TestConfigDefaults(t *testing.T) {
 			RetryAfterMax: 24 * time.Hour, Retention: 90 * 24 * time.Hour,
 		},
 		keySecret:  []byte{},
+		notify: flows.Target{Name: "notify"}, robot: flows.Target{Name: "robot"}, records: flows.Target{Name: "records"},
 		reserveMin: 2 * time.Second, reserveMax: 10 * time.Second, logLevel: slog.LevelInfo,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(config{})); diff != "" {
@@ -92,6 +93,9 @@ func TestConfigRefusesBadValuesByName(t *testing.T) {
 		"ONCEGATE_BACKOFF_MAX":         {"planted-value"},
 		"ONCEGATE_RETRY_AFTER_MAX":     {"planted-value"},
 		"ONCEGATE_RETENTION":           {"planted-value", "90"},
+		"ONCEGATE_NOTIFY_URL":          {"planted-value"},
+		"ONCEGATE_ROBOT_URL":           {"ftp://planted-value"},
+		"ONCEGATE_RECORDS_URL":         {"planted-value"},
 		"ONCEGATE_RESERVE_MIN":         {"planted-value"},
 		"ONCEGATE_RESERVE_MAX":         {"planted-value", "1s"}, // below the default of the other
 		"ONCEGATE_LOG_LEVEL":           {"planted-value"},
