@@ -53,8 +53,8 @@ func TestConfigDefaults(t *testing.T) {
 			Lease: time.Minute, Margin: 30 * time.Second, BackoffBase: 10 * time.Second, BackoffMax: time.Hour,
 			RetryAfterMax: 24 * time.Hour, Retention: 90 * 24 * time.Hour,
 		},
-		keySecret:  []byte{},
-		notify: flows.Target{Name: "notify"}, robot: flows.Target{Name: "robot"}, records: flows.Target{Name: "records"},
+		keySecret: []byte{},
+		notify:    flows.Target{Name: "notify"}, robot: flows.Target{Name: "robot"}, records: flows.Target{Name: "records"},
 		reserveMin: 2 * time.Second, reserveMax: 10 * time.Second, logLevel: slog.LevelInfo,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(config{})); diff != "" {
