@@ -180,6 +180,18 @@ func AttemptInputName(key string, attempt int64) string {
 	return fmt.Sprintf("tasks/%s/attempt-%03d/input.json", key, attempt)
 }
 
+// ApprovedName is the object name of a task's approved result.
+func ApprovedName(key string) string { return "tasks/" + key + "/approved/result.md" }
+
+// PutApproved stores a result as a person has approved it.
+func (s *Store) PutApproved(ctx context.Context, key string, body []byte) (string, error) {
+	name := ApprovedName(key)
+	if _, err := s.put(ctx, name, "approved", Label{Key: key}, "text/markdown; charset=utf-8", body); err != nil {
+		return "", fmt.Errorf("store approved result: %w", err)
+	}
+	return name, nil
+}
+
 // Stored is an output that an earlier attempt left behind.
 type Stored struct {
 	Ref     idempotency.Ref

@@ -34,7 +34,8 @@ type deliveryReport struct {
 	DeadLetters   int            `json:"dead_letters"` // open letters and messages in the dead-letter queue
 	Calls         callCounts     `json:"calls"`
 
-	letters, queued int
+	letters, queued                int
+	notifications, robots, records int // at the local targets, over all runs
 }
 
 type deliveryLine struct {
@@ -281,6 +282,7 @@ func (s *stack) count(ctx context.Context, bus *ebtest.Bus, report *deliveryRepo
 	report.queued = len(queued)
 	report.DeadLetters = report.letters + report.queued
 	report.Calls.Model = s.model.Calls()
+	report.notifications, report.robots, report.records = len(s.targets.Notifications()), len(s.targets.RobotMessages()), len(s.targets.Records())
 	return nil
 }
 
@@ -303,5 +305,6 @@ func (r *deliveryReport) print(a *app) {
 	printTable(a.out, []string{"file", "event", "deliveries", "what happened", "status", "attempt", "result"}, rows)
 	fmt.Fprintf(a.out, "\n%d events, %d tasks, %d model calls; dead letters: %d open in the table, %d in the queue\n",
 		len(r.Deliveries), len(r.Tasks), r.Calls.Model, r.letters, r.queued)
+	fmt.Fprintf(a.out, "At the targets: %d notifications, %d robot messages, %d records\n", r.notifications, r.robots, r.records)
 	fmt.Fprintf(a.out, "Next: oncegate task list · oncegate task show KEY · the function's log: %s/function.log\n", a.stateDir)
 }

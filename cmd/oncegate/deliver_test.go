@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/oncegate/oncegate/flows/targettest"
 )
 
 func deliverSamples(t *testing.T, stateDir string, args ...string) (deliveryReport, string) {
@@ -79,13 +81,28 @@ func TestSamplesEndAsDocumented(t *testing.T) {
 		{"20-data-in-base64", "acknowledged", "executed", "SUCCEEDED", out, ""},
 		{"21-content-by-reference", "acknowledged", "executed", "SUCCEEDED", out, ""},
 		{"22-content-has-changed", "acknowledged", "final", "FAILED_FINAL", "", "invalid_request"},
+		{"23-draft-and-notification", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"24-notification-answer-lost", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"25-order", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"26-order-answer-lost", "acknowledged", "executed", "SUCCEEDED", out, ""},
+		{"27-order-amount-changed", "acknowledged", "conflict", "SUCCEEDED", "", ""},
+		{"28-announcement-answer-lost", "acknowledged", "outcome_unknown", "OUTCOME_UNKNOWN", "", "unclassified"},
+		{"29-reimbursement", "acknowledged", "executed", "SUCCEEDED", out, ""},
 	}
 	if d := cmp.Diff(want, toldOf(first)); d != "" {
 		t.Error(d)
 	}
-	if first.DeadLetters != 11 {
-		t.Errorf("%d dead letters, want 10 in the table and 1 in the queue", first.DeadLetters)
+	if first.DeadLetters != 13 {
+		t.Errorf("%d dead letters, want 12 in the table and 1 in the queue", first.DeadLetters)
 	}
+	targets, err := targettest.New(targettest.Options{Dir: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, r, m := len(targets.Notifications()), len(targets.Records()), len(targets.RobotMessages()); n != 2 || r != 3 || m != 1 {
+		t.Errorf("at the targets: %d notifications, %d records, %d robot messages; want 2, 3, 1", n, r, m)
+	}
+	targets.Close()
 	if !strings.Contains(progress, "01-summary.json ... executed") {
 		t.Errorf("no progress on stderr:\n%s", progress)
 	}

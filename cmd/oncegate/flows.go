@@ -26,11 +26,50 @@ type flowView struct {
 	Processor        string `json:"processor"`
 	ProcessorVersion string `json:"processor_version"`
 	MaxAttempts      int64  `json:"max_attempts"`
+
+	Effects []effectView `json:"effects"`
+}
+
+// effectView is a declared side effect as it is printed.
+type effectView struct {
+	Name         string                 `json:"name"`
+	Uses         string                 `json:"uses"`
+	Kind         idempotency.TargetKind `json:"kind"`
+	Timeout      string                 `json:"timeout"`
+	KeyTTL       string                 `json:"key_ttl"`
+	VisibleAfter string                 `json:"visible_after"`
+}
+
+func (e effectView) String() string {
+	text := fmt.Sprintf("%s uses %s, target %s, time-out %s", e.Name, e.Uses, e.Kind, e.Timeout)
+	if e.KeyTTL != "" {
+		text += ", remembers a key for " + e.KeyTTL
+	}
+	if e.VisibleAfter != "" {
+		text += ", shows a write within " + e.VisibleAfter
+	}
+	return text
+}
+
+func effectsOf(f *flows.Flow) []effectView {
+	views := []effectView{}
+	for _, e := range f.Effects {
+		v := effectView{Name: e.Name, Uses: e.Uses, Kind: e.Kind, Timeout: e.Timeout.String()}
+		if e.KeyTTL > 0 {
+			v.KeyTTL = e.KeyTTL.String()
+		}
+		if e.VisibleAfter > 0 {
+			v.VisibleAfter = e.VisibleAfter.String()
+		}
+		views = append(views, v)
+	}
+	return views
 }
 
 func flowOf(f *flows.Flow) flowView {
 	return flowView{
 		f.Name, f.Owner, f.NumberOwner, f.EnvironmentPath(), f.Enabled, f.KeyRule(), f.NeedsSecret(), f.Processor, f.ProcessorVersion, f.MaxAttempts,
+		effectsOf(f),
 	}
 }
 
@@ -127,6 +166,9 @@ func (a *app) printFlows(set *flows.Set) error {
 			{"max_attempts", strconv.FormatInt(v.MaxAttempts, 10)},
 		} {
 			fmt.Fprintf(a.out, "  %-13s %s\n", pair[0], inert(pair[1]))
+		}
+		for _, e := range v.Effects {
+			fmt.Fprintf(a.out, "  %-13s %s\n", "effect", inert(e.String()))
 		}
 	}
 	return nil

@@ -28,22 +28,33 @@ type reviewView struct {
 	EventID      string                  `json:"event_id"`
 	FirstSeenAt  string                  `json:"first_seen_at"`
 	ExpiresAt    string                  `json:"expires_at"`
+
+	Effect         string                 `json:"effect"`
+	EffectKey      string                 `json:"effect_key"`
+	EffectKind     idempotency.TargetKind `json:"target_kind"`
+	Attempt        int64                  `json:"attempt"`
+	Reviewer       string                 `json:"reviewer"`
+	Reason         string                 `json:"reason"`
+	TargetRecordID string                 `json:"target_record_id"`
+	ResolvedAt     string                 `json:"resolved_at"`
 }
 
 func reviewOf(r idempotency.Review) reviewView {
 	return reviewView{
 		r.ID, r.Kind, r.State, r.Resolution, r.Revision, r.Key, r.Flow, r.Environment, r.Assignee,
 		r.RecordDigest, r.RecordStatus, r.EventDigest, r.Source, r.EventID, utc(r.FirstSeenAt), utc(r.ExpiresAt),
+		r.EffectName, r.EffectKey, r.EffectKind, r.Attempt, r.Reviewer, r.Reason, r.TargetRecordID, utc(r.ResolvedAt),
 	}
 }
 
 func (a *app) reviewCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "review", Short: "Read the questions that wait for a person",
+		Use: "review", Short: "Read and answer the questions that wait for a person",
 		Example: `  oncegate review list
-  oncegate review show 5f0c`,
+  oncegate review show 5f0c
+  oncegate review resolve 5f0c --as confirmed_done --target-record-id 4711 --reason "seen in the ERP"`,
 	}
-	cmd.AddCommand(a.reviewListCommand(), a.reviewShowCommand())
+	cmd.AddCommand(a.reviewListCommand(), a.reviewShowCommand(), a.reviewResolveCommand())
 	return cmd
 }
 
@@ -117,31 +128,48 @@ func (a *app) reviewShowCommand() *cobra.Command {
 		Short: "Show one review; ID may be a unique beginning of an id",
 		Args:  cobra.ExactArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
-			id := strings.ToLower(args[0])
-			if id == "" || len(id) > 64 || strings.Trim(id, "0123456789abcdef") != "" {
-				return usageErrorf("ID must be up to 64 hex digits; `oncegate review list` shows them")
+			id, err := checkReviewID(args[0])
+			if err != nil {
+				return err
 			}
 			s, err := a.openState()
 			if err != nil {
 				return err
 			}
 			defer s.done()
-			// Ids are hex digits, and "g" comes after all of them.
-			found, next, err := s.reviews.List(ctx, id, id+"g", 2)
-			switch {
-			case err != nil:
+			r, err := findReview(ctx, s.reviews, id)
+			if err != nil {
 				return err
-			case len(found) == 0 && next == "":
-				return fmt.Errorf("there is no review whose id begins with %s", id)
-			case len(found) != 1 || next != "":
-				return fmt.Errorf("more than one id begins with %s: give more of it", id)
 			}
-			return a.printReview(reviewOf(found[0]))
+			return a.printReview(reviewOf(r))
 		}),
 	}
 	a.targetFlags(cmd)
 	a.outputFlag(cmd, outputTable, outputJSON)
 	return cmd
+}
+
+// checkReviewID accepts an id or the beginning of one.
+func checkReviewID(arg string) (string, error) {
+	id := strings.ToLower(arg)
+	if id == "" || len(id) > 64 || strings.Trim(id, "0123456789abcdef") != "" {
+		return "", usageErrorf("ID must be up to 64 hex digits; `oncegate review list` shows them")
+	}
+	return id, nil
+}
+
+func findReview(ctx context.Context, reviews *idempotency.Reviews, id string) (idempotency.Review, error) {
+	// Ids are hex digits, and "g" comes after all of them.
+	found, next, err := reviews.List(ctx, id, id+"g", 2)
+	switch {
+	case err != nil:
+		return idempotency.Review{}, err
+	case len(found) == 0 && next == "":
+		return idempotency.Review{}, fmt.Errorf("there is no review whose id begins with %s", id)
+	case len(found) != 1 || next != "":
+		return idempotency.Review{}, fmt.Errorf("more than one id begins with %s: give more of it", id)
+	}
+	return found[0], nil
 }
 
 func (a *app) printReview(v reviewView) error {
@@ -161,7 +189,13 @@ func (a *app) printReview(v reviewView) error {
 		{"assignee", v.Assignee},
 		{"record_status", string(v.RecordStatus) + " when the question arose"},
 		{"record_digest", v.RecordDigest + " the input that holds"},
-		{"event_digest", v.EventDigest + " the input that was refused"},
+		{"event_digest", said(v.Kind == idempotency.ReviewConflict, v.EventDigest+" the input that was refused")},
+		{"effect", said(v.Effect != "", fmt.Sprintf("%s, target %s, sent by attempt %d", v.Effect, v.EffectKind, v.Attempt))},
+		{"effect_key", v.EffectKey},
+		{"reviewer", v.Reviewer},
+		{"reason", v.Reason},
+		{"target_record_id", v.TargetRecordID},
+		{"resolved_at", v.ResolvedAt},
 		{"event", v.EventSource + " " + v.EventID},
 		{"first_seen_at", v.FirstSeenAt},
 		{"expires_at", v.ExpiresAt},
@@ -171,4 +205,11 @@ func (a *app) printReview(v reviewView) error {
 		}
 	}
 	return nil
+}
+
+func said(say bool, text string) string {
+	if say {
+		return text
+	}
+	return ""
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/artifacts/osstest"
 	"github.com/oncegate/oncegate/flows/modeltest"
+	"github.com/oncegate/oncegate/flows/targettest"
 	"github.com/oncegate/oncegate/handler/fctest"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/idempotency/otstest"
@@ -33,7 +34,7 @@ const (
 )
 
 // stateFiles are what the local cloud keeps; --fresh removes just these.
-var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "function", "function.log"}
+var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "targets.db", "function", "function.log"}
 
 // cloud is the durable half of the local cloud: records and objects.
 type cloud struct {
@@ -147,6 +148,7 @@ type stackOptions struct {
 type stack struct {
 	*cloud
 	model    *modeltest.Server
+	targets  *targettest.Server // what side effects go to
 	function *fctest.Function
 	logs     *os.File
 }
@@ -162,7 +164,10 @@ func startStack(o stackOptions) (_ *stack, err error) {
 			s.Close()
 		}
 	}()
-	for _, start := range []func() error{c.ots.Start, c.oss.Start, s.model.Start} {
+	if s.targets, err = targettest.New(targettest.Options{Dir: o.stateDir}); err != nil {
+		return nil, err
+	}
+	for _, start := range []func() error{c.ots.Start, c.oss.Start, s.model.Start, s.targets.Start} {
 		if err := start(); err != nil {
 			return nil, fmt.Errorf("start local cloud: %w", err)
 		}
@@ -181,6 +186,9 @@ func startStack(o stackOptions) (_ *stack, err error) {
 		"ONCEGATE_MODEL_API_KEY=" + localModelKey,
 		"ONCEGATE_MODEL_TIMEOUT=" + o.modelTimeout.String(),
 		"ONCEGATE_KEY_SECRET=" + o.keySecret,
+		"ONCEGATE_NOTIFY_URL=" + s.targets.Endpoint() + "/notify",
+		"ONCEGATE_ROBOT_URL=" + s.targets.Endpoint() + "/robot",
+		"ONCEGATE_RECORDS_URL=" + s.targets.Endpoint() + "/records",
 		fmt.Sprintf("ONCEGATE_TIME_SCALE=%g", o.timeScale),
 	}
 	if o.flowsFile != "" {
@@ -207,6 +215,9 @@ func (s *stack) Close() {
 		s.function.Close()
 	}
 	s.model.Close()
+	if s.targets != nil {
+		s.targets.Close()
+	}
 	s.cloud.Close()
 	if s.logs != nil {
 		s.logs.Close()

@@ -75,8 +75,8 @@ func (a *app) openState() (*state, error) {
 		}
 		return newState(target, store, func() {}), nil
 	}
-	if _, err := os.Stat(filepath.Join(a.stateDir, "tablestore.db")); err != nil {
-		return nil, fmt.Errorf("there is no local state in %s: run `oncegate local deliver events/samples` first, or use --target cloud", a.stateDir)
+	if err := a.needLocalState(); err != nil {
+		return nil, err
 	}
 	var creds cloudtest.Credentials
 	server, err := otstest.New(otstest.Options{Dir: a.stateDir, Credentials: &creds})
@@ -89,6 +89,14 @@ func (a *app) openState() (*state, error) {
 		return nil, err
 	}
 	return newState(target, store, func() { server.Close() }), nil
+}
+
+// needLocalState says what to do where nothing has run locally yet.
+func (a *app) needLocalState() error {
+	if _, err := os.Stat(filepath.Join(a.stateDir, "tablestore.db")); err != nil {
+		return fmt.Errorf("there is no local state in %s: run `oncegate local deliver events/samples` first, or use --target cloud", a.stateDir)
+	}
+	return nil
 }
 
 // cloudStore reads the environment and returns clients of the real services.

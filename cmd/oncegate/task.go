@@ -39,6 +39,8 @@ type taskView struct {
 	LastAttemptAt    string             `json:"last_attempt_at"`
 	UpdatedAt        string             `json:"updated_at"`
 	ExpiresAt        string             `json:"expires_at"`
+
+	Effects []idempotency.TaskEffect `json:"effects"`
 }
 
 func viewOf(r idempotency.Record) taskView {
@@ -50,16 +52,17 @@ func viewOf(r idempotency.Record) taskView {
 		Environment: r.Environment, EventID: r.EventID, EventSource: r.Source,
 		ConsumerVersion: r.ConsumerVersion, ProcessorVersion: r.ProcessorVersion,
 		FirstReceivedAt: utc(r.FirstReceivedAt), LastAttemptAt: utc(r.LastAttemptAt), UpdatedAt: utc(r.UpdatedAt), ExpiresAt: utc(r.ExpiresAt),
+		Effects: append([]idempotency.TaskEffect{}, r.Effects...),
 	}
 }
 
 func (a *app) taskCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "task", Short: "Read the records of tasks",
+		Use: "task", Short: "Read the records of tasks, and approve results",
 		Example: `  oncegate task list --status FAILED_FINAL
   oncegate task show 423fb1e078de`,
 	}
-	cmd.AddCommand(a.taskShowCommand(), a.taskHistoryCommand(), a.taskFindCommand(), a.taskListCommand())
+	cmd.AddCommand(a.taskShowCommand(), a.taskHistoryCommand(), a.taskFindCommand(), a.taskListCommand(), a.taskApproveCommand())
 	return cmd
 }
 
@@ -159,6 +162,18 @@ func printTask(a *app, r idempotency.Record) {
 		}
 	}
 	fmt.Fprintln(a.out)
+	if len(r.Effects) > 0 {
+		var rows [][]string
+		for _, e := range r.Effects {
+			state := string(e.State)
+			if state == "" {
+				state = "not sent yet"
+			}
+			rows = append(rows, []string{e.Name, string(e.Kind), state, string(e.Outcome), e.TargetRecordID, short(e.Key)})
+		}
+		printTable(a.out, []string{"effect", "target", "state", "outcome", "number at the target", "key"}, rows)
+		fmt.Fprintln(a.out)
+	}
 	printHistory(a, r)
 }
 

@@ -1,7 +1,9 @@
 package targettest_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 
@@ -45,6 +47,17 @@ func TestPlannedFaultsActOnBothSidesOfTheEffect(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestAnAnswerCanBeHalf(t *testing.T) {
+	twice(t, targettest.Options{}, func(t *testing.T, s *stand) {
+		s.Faults.Add(cloudtest.Fault{Op: "Notify", Phase: cloudtest.After, Kind: cloudtest.Truncate})
+		got, err := s.do(t.Context(), "POST", "/notify", "k", hello)
+		if got.status != 200 || len(got.body) != len(`{"id":"ntf-1"}`)/2 || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("got %d %q, %v", got.status, got.body, err)
+		}
+		s.effects(t, 1, 0, 0)
+	})
 }
 
 func TestALookUpCanFail(t *testing.T) {

@@ -156,7 +156,9 @@ type clock struct {
 	at time.Time
 }
 
-func newClock() *clock { return &clock{at: time.Date(2026, 3, 1, 10, 0, 0, 5, time.UTC)} }
+func newClock() *clock {
+	return &clock{at: time.Date(2026, 3, 1, 18, 0, 0, 5, time.FixedZone("CST", 8*3600))}
+}
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()

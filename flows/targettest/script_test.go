@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/oncegate/oncegate/flows/targettest"
+	"github.com/oncegate/oncegate/internal/cloudtest"
 )
 
 func TestAScriptRunsInOrderAndIsCountedByKeyOrBody(t *testing.T) {
@@ -167,14 +168,21 @@ func TestACallerThatLeavesHasTheEffectAfterTheDelayAlone(t *testing.T) {
 }
 
 func TestACallerThatLeavesASocketEndsTheDelay(t *testing.T) {
-	s := socket(t, targettest.Options{})
 	for i, words := range []string{"delay=1h", "delay_after=1h"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		_, err := s.do(ctx, "POST", "/robot", "", `{"x":"[[target `+words+`]]"}`)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
+		s := socket(t, targettest.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		s.Faults.Hook(func(_ cloudtest.Call, p cloudtest.Phase) {
+			if p == cloudtest.Before {
+				cancel()
+				return
+			}
+			close(left)
+		})
+		if _, err := s.do(ctx, "POST", "/robot", "", `{"x":"[[target `+words+`]]"}`); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", words, err)
 		}
+		<-left
 		s.effects(t, 0, i, 0)
 	}
 }

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncegate/oncegate/handler"
+	"github.com/oncegate/oncegate/handler/fctest"
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+func (a *app) reviewResolveCommand() *cobra.Command {
+	o := stackOptions{}
+	var as, reason, recordID, reviewer string
+	cmd := &cobra.Command{
+		Use:   "resolve ID --as ANSWER --reason TEXT",
+		Short: "Answer a review, and let the function carry the answer out",
+		Long: `Answer a review, and let the function carry the answer out.
+
+An outcome_unknown asks whether a side effect has happened:
+  confirmed_done       it has; --target-record-id names its number at the target
+  confirmed_not_done   it has not; the next attempt sends it again
+  compensated          a person has undone it; it is not sent again
+
+A conflict asks which of two inputs of one key holds:
+  keep_old             the record's input; the refused one is rejected
+  use_new              the refused input; not once anything may have happened outside
+  discard              the refused input is rejected
+
+The answer is stored on the condition that the review is as it was shown. The
+function alone writes the task: it is called with the review's id and reads the
+answer itself. The task then goes on with its next delivery.`,
+		Example: `  oncegate review resolve 5f0c --as confirmed_not_done --reason "not in the group chat"
+  oncegate review resolve 77ab --as use_new --reason "the first amount was a typing error"`,
+		Args: cobra.ExactArgs(1),
+		RunE: runE(func(ctx context.Context, args []string) error {
+			id, err := checkReviewID(args[0])
+			if err != nil {
+				return err
+			}
+			answer := idempotency.Resolution(as)
+			if !slices.Contains(allResolutions(), answer) {
+				return usageErrorf("--as %q is not known; use %s", as, strings.Join(texts(allResolutions()), ", "))
+			}
+			switch {
+			case strings.TrimSpace(reason) == "":
+				return usageErrorf("--reason is needed: it is what the next person reads")
+			case reviewer == "":
+				return usageErrorf("--reviewer is needed: who answers")
+			case answer == idempotency.ResolvedDone && recordID == "":
+				return usageErrorf("confirmed_done needs --target-record-id: the record's number at the target")
+			}
+			target, err := a.chosenTarget()
+			if err != nil {
+				return err
+			}
+			if target == targetCloud {
+				return usageErrorf("review resolve works on the local cloud in this version; on the cloud the function cannot be called from here yet")
+			}
+			if err := a.needLocalState(); err != nil {
+				return err
+			}
+			if err := a.completeStack(&o); err != nil {
+				return err
+			}
+			if err := a.needFunction(ctx, &o); err != nil {
+				return err
+			}
+			s, err := startStack(o)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			shown, err := s.answer(ctx, id, answer, reviewer, reason, recordID)
+			if err != nil {
+				return err
+			}
+			result, err := s.carryOut(ctx, shown.ID)
+			if err != nil {
+				return err
+			}
+			return a.printResolved(shown, result)
+		}),
+	}
+	cmd.Flags().StringVar(&as, "as", "", "the answer (required)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
+	cmd.Flags().StringVar(&recordID, "target-record-id", "", "with confirmed_done: the record's number at the target")
+	cmd.Flags().StringVar(&reviewer, "reviewer", a.getenv("USER"), "who answers")
+	a.stackFlags(cmd, &o)
+	cmd.Flags().StringVar(&a.target, "target", "", "local (cloud in a later version)")
+	a.outputFlag(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+func allResolutions() []idempotency.Resolution {
+	return slices.Concat(idempotency.Resolutions[idempotency.ReviewOutcome], idempotency.Resolutions[idempotency.ReviewConflict])
+}
+
+func texts[T ~string](all []T) []string {
+	out := make([]string, len(all))
+	for i, v := range all {
+		out[i] = string(v)
+	}
+	return out
+}
+
+// answer stores a person's answer. The same answer to a review that has it
+// already is fine: it is carried out again.
+func (s *stack) answer(ctx context.Context, id string, as idempotency.Resolution, reviewer, reason, recordID string) (idempotency.Review, error) {
+	reviews := idempotency.NewReviews(s.store)
+	shown, err := findReview(ctx, reviews, id)
+	if err != nil {
+		return shown, err
+	}
+	if shown.State == idempotency.ReviewClosed && shown.Resolution == as {
+		return shown, nil
+	}
+	answered, err := shown.Answer(as, reviewer, reason, recordID, time.Now())
+	if err != nil {
+		return shown, err
+	}
+	return answered, reviews.Close(ctx, shown, answered)
+}
+
+// carryOut calls the function with the review's id.
+func (s *stack) carryOut(ctx context.Context, id string) (handler.Result, error) {
+	raw, err := json.Marshal(handler.Envelope{Oncegate: handler.EnvelopeResolve, Review: id})
+	if err != nil {
+		return handler.Result{}, err
+	}
+	resp, err := s.function.Invoke(ctx, fctest.Request{Payload: raw})
+	if err != nil {
+		return handler.Result{}, err
+	}
+	if resp.FunctionError != "" {
+		return handler.Result{}, fmt.Errorf("the answer is stored, and the function could not carry it out yet (%s): run the same command again", resp.ErrorType)
+	}
+	var result handler.Result
+	if err := json.Unmarshal(resp.Payload, &result); err != nil {
+		return handler.Result{}, fmt.Errorf("read the function's answer: %w", err)
+	}
+	return result, nil
+}
+
+func (a *app) printResolved(r idempotency.Review, result handler.Result) error {
+	if result.ErrorCode == idempotency.CodeInvalidRequest && result.Reason != "" {
+		return fmt.Errorf("the answer is stored, and the function refuses to carry it out: %s", result.Reason)
+	}
+	if a.output == outputJSON {
+		return printJSON(a.out, struct {
+			SchemaVersion int                    `json:"schema_version"`
+			ID            string                 `json:"id"`
+			Resolution    idempotency.Resolution `json:"resolution"`
+			Key           string                 `json:"idempotency_key"`
+			Status        idempotency.Status     `json:"status"`
+		}{1, r.ID, r.Resolution, r.Key, result.Status}, true)
+	}
+	fmt.Fprintf(a.out, "review %s: %s\ntask %s: %s\n", short(r.ID), r.Resolution, short(r.Key), result.Status)
+	if result.Status == idempotency.StatusFailedRetryable {
+		fmt.Fprintln(a.out, "the task goes on with its next delivery: deliver its event again")
+	}
+	return nil
+}
