@@ -11,9 +11,13 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/theory/jsonpath/spec"
 
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/idempotency"
@@ -131,6 +135,31 @@ func (f *Flow) KeyRuleID(secret []byte) string {
 		parts["secret"] = hex.EncodeToString(mac.Sum(nil))
 	}
 	return idempotency.HashOf(parts)[:12]
+}
+
+// Compose makes an event of the flow from a bare payload, for records that other
+// systems export: the flow's first type and source, this environment, and the
+// payload as it is.
+func (f *Flow) Compose(eventID, environment string, payload json.RawMessage) ([]byte, error) {
+	attributes := map[string]string{"specversion": "1.0", "id": eventID, "source": "oncegate.record", "datacontenttype": "application/json"}
+	for _, c := range f.match {
+		if len(c.path.steps) == 1 {
+			if name, ok := c.path.steps[0].(spec.Name); ok {
+				attributes[string(name)] = c.want[0]
+			}
+		}
+	}
+	if len(f.environment.steps) == 1 {
+		if name, ok := f.environment.steps[0].(spec.Name); ok {
+			attributes[string(name)] = environment
+		}
+	}
+	head, err := json.Marshal(attributes)
+	if err != nil {
+		return nil, fmt.Errorf("compose event: %w", err)
+	}
+	raw := append(head[:len(head)-1], `,"data":`...)
+	return append(append(raw, payload...), '}'), nil
 }
 
 // EnvironmentPath is where the event's environment is read from.

@@ -21,6 +21,7 @@ const (
 	CodeTargetNotFound   Code = "TARGET_NOT_FOUND"
 	CodePolicyRejected   Code = "POLICY_REJECTED"
 	CodeUnclassified     Code = "UNCLASSIFIED"
+	CodeUndelivered      Code = "UNDELIVERED" // the function was never reached
 	CodeConflict         Code = "CONFLICT"
 	CodeOutcomeUnknown   Code = "OUTCOME_UNKNOWN"
 	CodeParked           Code = "PARKED"

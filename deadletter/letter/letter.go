@@ -24,6 +24,7 @@ type FinalStatus string
 const (
 	FinalSkippedCompleted FinalStatus = "SKIPPED_COMPLETED"
 	FinalDiscarded        FinalStatus = "DISCARDED"
+	FinalExpired          FinalStatus = "EXPIRED"
 )
 
 // Life is a former life of a letter that was opened again.
@@ -45,6 +46,12 @@ type Letter struct {
 	Code        Code
 	Target      string // what failed: fc:NAME, model:NAME, oss:, ots:
 	Reason      string // fixed text, never a part of the event
+	Origin      string // where it was left; "" for the handler's own
+
+	// Reclassified is the code that a person gave an uncertain letter.
+	Reclassified     Code
+	ReclassifiedBy   string
+	ReclassifyReason string
 
 	EventID     string
 	EventSource string
@@ -68,6 +75,8 @@ type Letter struct {
 
 	FinalStatus FinalStatus
 	ClosedAt    time.Time
+	ClosedBy    string
+	CloseReason string
 	History     []Life
 	ExpiresAt   time.Time
 }
@@ -114,7 +123,7 @@ func seenAgain(stored, seen Letter, reopen bool) Letter {
 		if n := len(next.History); n > maxLives {
 			next.History = next.History[n-maxLives:]
 		}
-		next.FinalStatus, next.ClosedAt = "", time.Time{}
+		next.FinalStatus, next.ClosedAt, next.ClosedBy, next.CloseReason = "", time.Time{}, "", ""
 	}
 	return next
 }
@@ -146,6 +155,12 @@ func (l Letter) columns() (aliyun.Row, error) {
 	c.Number("delivery_attempts", l.DeliveryAttempts)
 	c.Text("final_status", string(l.FinalStatus))
 	c.Time("closed_at", l.ClosedAt)
+	c.Text("closed_by", l.ClosedBy)
+	c.Text("close_reason", l.CloseReason)
+	c.Text("origin", l.Origin)
+	c.Text("reclassified", string(l.Reclassified))
+	c.Text("reclassified_by", l.ReclassifiedBy)
+	c.Text("reclassify_reason", l.ReclassifyReason)
 	c.Time("expires_at", l.ExpiresAt)
 	if len(l.History) > 0 {
 		history, err := json.Marshal(l.History)
@@ -169,6 +184,8 @@ func parse(id string, row aliyun.Row) (Letter, error) {
 		OriginalEventID: c.Text("original_event_id"), Generation: c.Number("generation"),
 		FirstFailedAt: c.Time("first_failed_at"), LastFailedAt: c.Time("last_failed_at"),
 		DeliveryAttempts: c.Number("delivery_attempts"), FinalStatus: FinalStatus(c.Text("final_status")),
+		ClosedBy: c.Text("closed_by"), CloseReason: c.Text("close_reason"), Origin: c.Text("origin"),
+		Reclassified: Code(c.Text("reclassified")), ReclassifiedBy: c.Text("reclassified_by"), ReclassifyReason: c.Text("reclassify_reason"),
 		ClosedAt: c.Time("closed_at"), ExpiresAt: c.Time("expires_at"),
 	}
 	if s := c.Text("history"); s != "" && c.Err == nil {

@@ -111,6 +111,41 @@ func (t *Table) Close(ctx context.Context, id string, end FinalStatus, now time.
 	return fmt.Errorf("close letter: %w: lost %d races", idempotency.ErrUnavailable, rounds)
 }
 
+// Amend changes a letter as it is now: change is called again where somebody was
+// faster, and its error ends the attempt. Errors of the store wrap
+// idempotency.ErrUnavailable.
+func (t *Table) Amend(ctx context.Context, id string, change func(Letter) (Letter, error)) error {
+	for range rounds {
+		stored, ok, err := t.Get(ctx, id)
+		if err != nil {
+			return fmt.Errorf("change letter: %w", err)
+		}
+		if !ok {
+			return fmt.Errorf("change letter: there is no letter %s", id)
+		}
+		next, err := change(stored)
+		if err != nil {
+			return fmt.Errorf("change letter: %w", err)
+		}
+		next.Revision = stored.Revision + 1
+		row, err := next.columns()
+		if err != nil {
+			return err
+		}
+		if err = t.store.Update(ctx, LetterTable, id, row, stored.Revision); err == nil {
+			return nil
+		}
+		if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+			return fmt.Errorf("change letter: %w: %w", idempotency.ErrUnavailable, err)
+		}
+		now, ok, readErr := t.Get(ctx, id)
+		if readErr == nil && ok && now.Revision == next.Revision && now.FinalStatus == next.FinalStatus && now.ClosedBy == next.ClosedBy && now.Reclassified == next.Reclassified {
+			return nil // its answer was lost
+		}
+	}
+	return fmt.Errorf("change letter: %w: lost %d races", idempotency.ErrUnavailable, rounds)
+}
+
 // Get reads a letter; ok is false where there is none.
 func (t *Table) Get(ctx context.Context, id string) (l Letter, ok bool, err error) {
 	row, ok, err := t.store.Get(ctx, LetterTable, id)

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/deadletter"
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// exitRefused: a gate, an approval or a missing confirmation refuses.
+const exitRefused = 3
+
+func (a *app) dlqCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dlq",
+		Short: "Inspect dead letters and decide about them",
+		Long: `Inspect dead letters and decide about them.
+
+Reading changes nothing. A changing command prints what it would do, and does it
+only with --execute; without a terminal it needs --yes as well. Payloads are not
+shown.`,
+		Example: `  oncegate dlq ingest events/dead-letters/three.jsonl --execute --yes
+  oncegate dlq groups
+  oncegate dlq explain evt-1008`,
+	}
+	cmd.AddCommand(a.dlqIngestCommand(), a.dlqStatusCommand(), a.dlqGroupsCommand(), a.dlqEventsCommand(), a.dlqExplainCommand(),
+		a.dlqReclassifyCommand(), a.dlqResolveCommand(), a.dlqSweepCommand())
+	return cmd
+}
+
+// deskFlags are what every dlq command takes.
+func (a *app) deskFlags(cmd *cobra.Command, flowsFile *string) {
+	cmd.Flags().StringVar(flowsFile, "flows", "", "a flows.yaml in place of the built-in one")
+	a.targetFlags(cmd)
+}
+
+// openDesk reaches letters, records and objects of the chosen target.
+func (a *app) openDesk(flowsFile string) (*deadletter.Desk, func(), error) {
+	set, err := loadFlows(flowsFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	target, err := a.chosenTarget()
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &deadletter.Desk{
+		Flows: set, Environment: localEnvironment, KeySecret: []byte(a.keySecret(target)), Target: "fc:" + localFunctionName,
+		Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
+	}
+	if target == targetCloud {
+		store, bucket, err := a.cloudStore()
+		if err != nil {
+			return nil, nil, err
+		}
+		s := newState(target, store, func() {})
+		d.Environment = a.getenv("ONCEGATE_ENVIRONMENT")
+		d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(bucket, a.encryption())
+		return d, func() {}, nil
+	}
+	c, err := openCloud(a.stateDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := c.setup(context.Background()); err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	s := newState(target, c.store, c.Close)
+	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption())
+	return d, c.Close, nil
+}
+
+// letterView is a letter and its judgement as they are printed.
+type letterView struct {
+	ID           string              `json:"id"`
+	EventID      string              `json:"event_id"`
+	EventSource  string              `json:"event_source"`
+	Flow         string              `json:"flow"`
+	Key          string              `json:"idempotency_key"`
+	Fingerprint  string              `json:"fingerprint"`
+	ErrorCode    letter.Code         `json:"error_code"`
+	Class        letter.Class        `json:"class"`
+	Target       string              `json:"target"`
+	Decision     deadletter.Decision `json:"decision"`
+	Rule         string              `json:"rule"`
+	RecordStatus idempotency.Status  `json:"record_status"`
+	FinalStatus  letter.FinalStatus  `json:"final_status"`
+	ClosedBy     string              `json:"closed_by"`
+	CloseReason  string              `json:"close_reason"`
+	Reason       string              `json:"reason"`
+	Origin       string              `json:"origin"`
+	Sightings    int64               `json:"sightings"`
+	Generation   int64               `json:"generation"`
+	FirstFailed  string              `json:"first_failed_at"`
+	LastFailed   string              `json:"last_failed_at"`
+	ExpiresAt    string              `json:"expires_at"`
+}
+
+func letterOf(j deadletter.Judgement) letterView {
+	l := j.Letter
+	v := letterView{
+		ID: l.ID, EventID: l.EventID, EventSource: l.EventSource, Flow: l.Flow, Key: l.Key, Fingerprint: j.Fingerprint,
+		ErrorCode: j.Code, Class: j.Code.Class(), Target: j.Target, Decision: j.Decision, Rule: j.Rule,
+		FinalStatus: l.FinalStatus, ClosedBy: l.ClosedBy, CloseReason: l.CloseReason, Reason: l.Reason, Origin: l.Origin,
+		Sightings: l.DeliveryAttempts, Generation: l.Generation,
+		FirstFailed: utc(l.FirstFailedAt), LastFailed: utc(l.LastFailedAt), ExpiresAt: utc(l.ExpiresAt),
+	}
+	if j.Record != nil {
+		v.RecordStatus = j.Record.Status
+	}
+	return v
+}
+
+// maxSorted bounds how many letters are held to be shown in order of time.
+const maxSorted = 10000
+
+// judged walks all letters and judges those that keep wants, in order of first
+// failure as long as they are few enough to hold.
+func judged(ctx context.Context, d *deadletter.Desk, keep func(letter.Letter) bool, each func(deadletter.Judgement) error) (sorted bool, err error) {
+	var held []deadletter.Judgement
+	sorted = true
+	for from, more := "", true; more; more = from != "" {
+		page, next, err := d.Letters.List(ctx, from, 500)
+		if err != nil {
+			return false, err
+		}
+		for _, l := range page {
+			if !keep(l) {
+				continue
+			}
+			j, err := d.Judge(ctx, l)
+			if err != nil {
+				return false, err
+			}
+			if sorted {
+				if held = append(held, j); len(held) <= maxSorted {
+					continue
+				}
+				sorted = false
+				for _, h := range held {
+					if err := each(h); err != nil {
+						return false, err
+					}
+				}
+				held = nil
+				continue
+			}
+			if err := each(j); err != nil {
+				return false, err
+			}
+		}
+		from = next
+	}
+	slices.SortStableFunc(held, func(x, y deadletter.Judgement) int {
+		return cmp.Or(x.Letter.FirstFailedAt.Compare(y.Letter.FirstFailedAt), cmp.Compare(x.Letter.EventID, y.Letter.EventID), cmp.Compare(x.Letter.ID, y.Letter.ID))
+	})
+	for _, h := range held {
+		if err := each(h); err != nil {
+			return false, err
+		}
+	}
+	return sorted, nil
+}
+
+// matches reports whether an argument names a letter: its event id, its
+// fingerprint, or at least eight digits of its id.
+func matches(j deadletter.Judgement, arg string) bool {
+	return j.Letter.EventID == arg || j.Fingerprint == arg || j.Letter.Fingerprint == arg ||
+		(len(arg) >= 8 && strings.HasPrefix(j.Letter.ID, arg))
+}
+
+// pick returns the letters that an argument names.
+func pick(ctx context.Context, d *deadletter.Desk, arg string, open bool) ([]deadletter.Judgement, error) {
+	var found []deadletter.Judgement
+	_, err := judged(ctx, d, func(l letter.Letter) bool { return !open || l.Open() }, func(j deadletter.Judgement) error {
+		if matches(j, arg) {
+			found = append(found, j)
+		}
+		return nil
+	})
+	if err == nil && len(found) == 0 {
+		err = &exitError{4, fmt.Errorf("no letter is named by %q: give an event id, a fingerprint, or the beginning of a letter's id", arg)}
+	}
+	return found, err
+}
+
+// changeFlags are what every changing command takes.
+type changeFlags struct{ execute, yes bool }
+
+func (f *changeFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.execute, "execute", false, "do it; without this only what would be done is shown")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask; needed where there is no terminal")
+}
+
+// confirm reports whether a change may be made. JSON output never prompts.
+func (a *app) confirm(f changeFlags, what string) (bool, error) {
+	if !f.execute {
+		fmt.Fprintf(a.err, "would %s; nothing was changed (--execute does it)\n", what)
+		return false, nil
+	}
+	if f.yes {
+		return true, nil
+	}
+	file, ok := a.in.(*os.File)
+	info, err := os.Stdin.Stat()
+	if !ok || err != nil || info.Mode()&os.ModeCharDevice == 0 || a.output != outputTable {
+		return false, &exitError{exitRefused, fmt.Errorf("there is nobody to ask whether to %s: give --yes", what)}
+	}
+	fmt.Fprintf(a.err, "%s? [y/N] ", what)
+	answer, _ := bufio.NewReader(file).ReadString('\n')
+	if strings.ToLower(strings.TrimSpace(answer)) != "y" {
+		return false, &exitError{exitRefused, fmt.Errorf("not confirmed; nothing was changed")}
+	}
+	return true, nil
+}
+
+func (a *app) printLetters(views []letterView, sorted bool) error {
+	switch a.output {
+	case outputJSON:
+		return printJSON(a.out, struct {
+			SchemaVersion int          `json:"schema_version"`
+			Letters       []letterView `json:"letters"`
+			Complete      bool         `json:"complete"`
+		}{1, append([]letterView{}, views...), true}, true)
+	case outputJSONL:
+		for _, v := range views {
+			if err := printJSON(a.out, v, false); err != nil {
+				return err
+			}
+		}
+	default:
+		var rows [][]string
+		for _, v := range views {
+			rows = append(rows, []string{
+				short(v.ID), v.EventID, v.Fingerprint, string(v.ErrorCode), v.Target, string(v.Decision), string(v.RecordStatus), string(v.FinalStatus),
+				strconv.FormatInt(v.Sightings, 10), v.LastFailed,
+			})
+		}
+		printTable(a.out, []string{"letter", "event", "fingerprint", "code", "target", "decision", "record", "ended", "seen", "last failed"}, rows)
+	}
+	order := "by first failure"
+	if !sorted {
+		order = "by id: too many to sort"
+	}
+	fmt.Fprintf(a.err, "%d letters, complete, %s\n", len(views), order)
+	return nil
+}
