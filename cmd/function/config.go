@@ -12,8 +12,10 @@ import (
 
 // config is everything that the environment says, read once at start.
 type config struct {
+	role      string
 	cloud     aliyun.Cloud
 	flowsFile string // "" for the flows.yaml that is built in
+	queueFor  string // target of dead letters whose messages name none
 	keySecret []byte
 	model     flows.ModelOptions
 	policy    idempotency.Policy
@@ -34,6 +36,12 @@ func target(env *aliyun.Env, name, prefix string) flows.Target {
 	return t
 }
 
+// The roles of the one binary.
+const (
+	roleTask   = "task"   // handles events
+	roleIntake = "intake" // takes dead letters in
+)
+
 // minKeySecret is the least length of the key secret, in bytes: a short one can
 // be guessed from the keys of known phone numbers.
 const minKeySecret = 32
@@ -42,20 +50,23 @@ const minKeySecret = 32
 // variable and shows no value.
 func readConfig(getenv func(string) string) (config, error) {
 	env := aliyun.NewEnv(getenv)
-	env.OneOf("ONCEGATE_ROLE", "task")
 	c := config{
+		role:      env.OneOf("ONCEGATE_ROLE", roleTask, roleIntake),
 		cloud:     env.Cloud(),
 		flowsFile: env.Text("ONCEGATE_FLOWS_FILE", ""),
-		model: flows.ModelOptions{
-			BaseURL: env.URL("ONCEGATE_MODEL_BASE_URL"),
-			Name:    env.Need("ONCEGATE_MODEL_NAME"),
-			APIKey:  env.Need("ONCEGATE_MODEL_API_KEY"),
-			Timeout: env.Duration("ONCEGATE_MODEL_TIMEOUT", 0),
-		},
+		queueFor:  env.Text("ONCEGATE_DEAD_LETTER_TARGET", "fc:oncegate-tasks"),
 		keySecret: []byte(env.Text("ONCEGATE_KEY_SECRET", "")),
 		notify:    target(env, "notify", "ONCEGATE_NOTIFY"),
 		robot:     target(env, "robot", "ONCEGATE_ROBOT"),
 		records:   target(env, "records", "ONCEGATE_RECORDS"),
+	}
+	if c.role == roleTask {
+		c.model = flows.ModelOptions{
+			BaseURL: env.URL("ONCEGATE_MODEL_BASE_URL"),
+			Name:    env.Need("ONCEGATE_MODEL_NAME"),
+			APIKey:  env.Need("ONCEGATE_MODEL_API_KEY"),
+			Timeout: env.Duration("ONCEGATE_MODEL_TIMEOUT", 0),
+		}
 	}
 	if n := len(c.keySecret); n > 0 && n < minKeySecret {
 		env.Reject("ONCEGATE_KEY_SECRET", "must have at least 32 characters")

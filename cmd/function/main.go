@@ -19,6 +19,7 @@ import (
 	"github.com/aliyun/fc-runtime-go-sdk/fccontext"
 
 	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/handler"
@@ -27,51 +28,119 @@ import (
 )
 
 func main() {
-	h, err := build(os.Getenv, os.Stderr)
+	handle, err := build(os.Getenv, os.Stderr)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "oncegate function cannot start:\n%v\n", err)
 		os.Exit(1)
 	}
-	fc.Start(func(ctx context.Context, raw []byte) (any, error) { return invoke(ctx, h, raw) })
+	fc.Start(func(ctx context.Context, raw []byte) (any, error) { return invoke(ctx, handle, raw) })
 }
 
-// build wires the handler from the environment.
-func build(getenv func(string) string, logs io.Writer) (*handler.Handler, error) {
+// handleFunc handles one invocation. Its only errors are *handler.RetryError.
+type handleFunc func(ctx context.Context, raw []byte, d handler.Delivery) (any, error)
+
+// parts are what both roles work with.
+type parts struct {
+	c       config
+	log     *slog.Logger
+	skew    *aliyun.Skew
+	flows   *flows.Set
+	tools   flows.Tools
+	works   map[string]flows.Processor
+	store   *aliyun.Tablestore
+	objects *artifacts.Store
+}
+
+// build wires the function from the environment.
+func build(getenv func(string) string, logs io.Writer) (handleFunc, error) {
 	c, err := readConfig(getenv)
 	if err != nil {
 		return nil, err
 	}
-	skew := new(aliyun.Skew)
+	p := parts{c: c, log: slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: c.logLevel})), skew: new(aliyun.Skew)}
 	transport := aliyun.NewTransport(64)
-	shared := aliyun.Options{Credentials: invocationCredentials, Transport: transport, Skew: skew}
-	store, err := aliyun.NewTablestore(c.cloud.Endpoint, c.cloud.Instance, shared)
-	if err != nil {
+	shared := aliyun.Options{Credentials: invocationCredentials, Transport: transport, Skew: p.skew}
+	if p.store, err = aliyun.NewTablestore(c.cloud.Endpoint, c.cloud.Instance, shared); err != nil {
 		return nil, err
 	}
 	bucket, err := aliyun.NewBucket(c.cloud.OSSEndpoint, c.cloud.Bucket, shared)
 	if err != nil {
 		return nil, err
 	}
-	c.model.Transport = transport
-	objects := artifacts.NewStore(bucket, c.cloud.Encryption)
-	tools := flows.Tools{
-		Model: flows.NewModel(c.model), Drafts: objects,
+	p.c.model.Transport = transport
+	p.objects = artifacts.NewStore(bucket, c.cloud.Encryption)
+	p.tools = flows.Tools{
+		Model: flows.NewModel(p.c.model), Drafts: p.objects,
 		Notify: c.notify, Robot: c.robot, Records: c.records, Transport: transport, Now: time.Now,
 	}
-	processors := flows.Processors(tools)
-	set, err := loadFlows(c.flowsFile, processors)
+	p.works = flows.Processors(p.tools)
+	if p.flows, err = loadFlows(c.flowsFile, p.works); err != nil {
+		return nil, err
+	}
+	if c.role == roleIntake {
+		return p.intake()
+	}
+	return p.task()
+}
+
+// task is the role that handles events.
+func (p parts) task() (handleFunc, error) {
+	c := p.c
+	h, err := handler.New(handler.Options{
+		Flows: p.flows, Processors: p.works, Effects: flows.Effects(p.tools), Ledger: idempotency.NewLedger(p.store, c.policy),
+		Tasks: idempotency.NewTable(p.store, c.policy), Reviews: idempotency.NewReviews(p.store),
+		Letters: letter.NewTable(p.store), Artifacts: p.objects,
+		Environment: c.cloud.Environment, KeySecret: c.keySecret, Policy: c.policy,
+		ReserveMin: c.reserveMin, ReserveMax: c.reserveMax,
+		Now: time.Now, NewOwner: newOwner, Skew: p.skew.Value, Log: p.log,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return handler.New(handler.Options{
-		Flows: set, Processors: processors, Effects: flows.Effects(tools), Ledger: idempotency.NewLedger(store, c.policy),
-		Tasks: idempotency.NewTable(store, c.policy), Reviews: idempotency.NewReviews(store),
-		Letters: letter.NewTable(store), Artifacts: objects,
-		Environment: c.cloud.Environment, KeySecret: c.keySecret, Policy: c.policy,
-		ReserveMin: c.reserveMin, ReserveMax: c.reserveMax,
-		Now: time.Now, NewOwner: newOwner, Skew: skew.Value,
-		Log: slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: c.logLevel})),
-	})
+	return func(ctx context.Context, raw []byte, d handler.Delivery) (any, error) {
+		if e, ok := handler.ParseEnvelope(raw); ok {
+			return h.Resolve(ctx, e, d)
+		}
+		if handler.IsBatch(raw) {
+			return h.HandleBatch(ctx, raw, d)
+		}
+		return h.Handle(ctx, raw, d)
+	}, nil
+}
+
+// intake is the role that takes dead letters in, from a queue's event stream or
+// as the destination of failed asynchronous invocations.
+func (p parts) intake() (handleFunc, error) {
+	if names := p.flows.NeedsSecret(); len(names) > 0 && len(p.c.keySecret) == 0 {
+		return nil, fmt.Errorf("flow %s has sensitive key fields, and ONCEGATE_KEY_SECRET is not set", names[0])
+	}
+	desk := &deadletter.Desk{
+		Flows: p.flows, Tasks: idempotency.NewTable(p.store, p.c.policy), Reviews: idempotency.NewReviews(p.store),
+		Letters: letter.NewTable(p.store), Artifacts: p.objects, Environment: p.c.cloud.Environment, KeySecret: p.c.keySecret,
+		Target: p.c.queueFor, Retention: p.c.policy.Retention, Now: time.Now,
+	}
+	return func(ctx context.Context, raw []byte, d handler.Delivery) (any, error) {
+		items := deadletter.Split(raw)
+		counts := map[deadletter.Decision]int{}
+		for _, item := range items {
+			j, err := desk.Ingest(ctx, item, "")
+			if err != nil {
+				p.log.LogAttrs(ctx, slog.LevelWarn, "intake", slog.String("request_id", d.RequestID), slog.String("cause", err.Error()))
+				return nil, &handler.RetryError{Code: idempotency.CodeTemporaryUnavailable}
+			}
+			counts[j.Decision]++
+			p.log.LogAttrs(ctx, slog.LevelInfo, "intake", slog.String("letter_id", j.Letter.ID), slog.String("event_id", j.Letter.EventID),
+				slog.String("fingerprint", j.Fingerprint), slog.String("decision", string(j.Decision)), slog.String("request_id", d.RequestID))
+		}
+		return intakeResult{"ingested", len(items), counts}, nil
+	}, nil
+}
+
+// intakeResult answers an intake, as JSON.
+type intakeResult struct {
+	Decision string                      `json:"decision"`
+	Letters  int                         `json:"letters"`
+	Counts   map[deadletter.Decision]int `json:"decisions"`
 }
 
 func loadFlows(file string, processors map[string]flows.Processor) (*flows.Set, error) {
@@ -94,7 +163,7 @@ func newOwner() string {
 
 // invoke handles one invocation. The answer's error is a fixed text whose type
 // is the code: the runtime prints it and sends it to the caller.
-func invoke(ctx context.Context, h *handler.Handler, raw []byte) (any, error) {
+func invoke(ctx context.Context, handle handleFunc, raw []byte) (any, error) {
 	var d handler.Delivery
 	if lc, ok := fccontext.FromContext(ctx); ok {
 		d = handler.Delivery{
@@ -102,15 +171,7 @@ func invoke(ctx context.Context, h *handler.Handler, raw []byte) (any, error) {
 		}
 		ctx = withCredentials(ctx, lc.Credentials)
 	}
-	var result any
-	var err error
-	if e, ok := handler.ParseEnvelope(raw); ok {
-		result, err = h.Resolve(ctx, e, d)
-	} else if handler.IsBatch(raw) {
-		result, err = h.HandleBatch(ctx, raw, d)
-	} else {
-		result, err = h.Handle(ctx, raw, d)
-	}
+	result, err := handle(ctx, raw, d)
 	var retry *handler.RetryError
 	switch {
 	case errors.As(err, &retry):

@@ -115,25 +115,31 @@ func (a *app) deliver(ctx context.Context, o stackOptions, set *flows.Set, files
 			report.Deliveries = append(report.Deliveries, lines...)
 		}
 	}
+	if err := bus.Drain(ctx); err != nil {
+		return nil, interrupted(ctx, err)
+	}
 	return report, s.count(ctx, bus, report)
 }
 
 // bus is the local EventBridge: both retry policies, a rule each.
 func (s *stack) bus(o stackOptions, abort context.CancelCauseFunc) (*ebtest.Bus, error) {
-	target := func(ctx context.Context, d ebtest.Delivery) ebtest.Result {
-		resp, err := s.function.Invoke(ctx, fctest.Request{Payload: d.EventRaw})
-		var broken *fctest.StartError
-		switch {
-		case errors.As(err, &broken):
-			abort(fmt.Errorf("the function does not start: %w", err))
-			return ebtest.Result{ErrorType: "FunctionStartError"}
-		case err != nil:
-			return ebtest.Result{ErrorType: "ResourceExhausted"}
-		case resp.FunctionError != "":
-			return ebtest.Result{ErrorType: resp.ErrorType, RequestID: resp.RequestID}
+	invoke := func(f *fctest.Function) ebtest.Target {
+		return func(ctx context.Context, d ebtest.Delivery) ebtest.Result {
+			resp, err := f.Invoke(ctx, fctest.Request{Payload: d.EventRaw})
+			var broken *fctest.StartError
+			switch {
+			case errors.As(err, &broken):
+				abort(fmt.Errorf("the function does not start: %w", err))
+				return ebtest.Result{ErrorType: "FunctionStartError"}
+			case err != nil:
+				return ebtest.Result{ErrorType: "ResourceExhausted"}
+			case resp.FunctionError != "":
+				return ebtest.Result{ErrorType: resp.ErrorType, RequestID: resp.RequestID}
+			}
+			return ebtest.Result{OK: true, Payload: resp.Payload, RequestID: resp.RequestID}
 		}
-		return ebtest.Result{OK: true, Payload: resp.Payload, RequestID: resp.RequestID}
 	}
+	target := invoke(s.function)
 	return ebtest.New(ebtest.Options{
 		Dir: o.stateDir, Bus: localEnvironment, TimeScale: o.timeScale, Rand: rand.Float64, Concurrency: 16,
 		Rules: []ebtest.Rule{
@@ -146,6 +152,12 @@ func (s *stack) bus(o stackOptions, abort context.CancelCauseFunc) (*ebtest.Bus,
 				Policy: ebtest.BackoffRetry, Target: target, DeadLetter: true,
 			},
 		},
+		// The queue is taken in as an event stream does it: nothing is deleted
+		// before its letter is stored.
+		Streams: []ebtest.Stream{{
+			Name: "dead-letters", Target: invoke(s.intake), Policy: ebtest.ExponentialDecayRetry, ErrorsTolerance: ebtest.TolerateNone,
+			BatchCount: 10, FromDeadLetters: true,
+		}},
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/oncegate/oncegate/artifacts"
@@ -27,6 +28,7 @@ const (
 	localBucket       = "oncegate-local"
 	localEnvironment  = "oncegate-local"
 	localFunctionName = "oncegate-tasks"
+	localIntakeName   = "oncegate-intake"
 	localModel        = "local-model"
 	localModelKey     = "local-model-key"
 	// localKeySecret serves sample events alone: it is public.
@@ -150,6 +152,7 @@ type stack struct {
 	model    *modeltest.Server
 	targets  *targettest.Server // what side effects go to
 	function *fctest.Function
+	intake   *fctest.Function // takes the dead-letter queue in
 	logs     *os.File
 }
 
@@ -198,12 +201,17 @@ func startStack(o stackOptions) (_ *stack, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start local cloud: %w", err)
 	}
-	s.function, err = fctest.Start(fctest.Options{
+	options := fctest.Options{
 		Binary: binary, Env: env, FunctionName: localFunctionName, Qualifier: "live", VersionID: "1",
 		Instances: o.instances, Timeout: o.timeout, Stdout: s.logs, Stderr: s.logs,
 		Credentials: func() cloudtest.Credential { return c.creds.Issue(time.Now().Add(time.Hour)) },
-	})
-	if err != nil {
+	}
+	if s.function, err = fctest.Start(options); err != nil {
+		return nil, fmt.Errorf("start local cloud: %w", err)
+	}
+	options.FunctionName, options.Instances = localIntakeName, 1
+	options.Env = append(slices.Clone(env), "ONCEGATE_ROLE=intake", "ONCEGATE_DEAD_LETTER_TARGET=fc:"+localFunctionName)
+	if s.intake, err = fctest.Start(options); err != nil {
 		return nil, fmt.Errorf("start local cloud: %w", err)
 	}
 	return s, nil
@@ -211,8 +219,10 @@ func startStack(o stackOptions) (_ *stack, err error) {
 
 // Close stops everything that was started.
 func (s *stack) Close() {
-	if s.function != nil {
-		s.function.Close()
+	for _, f := range []*fctest.Function{s.function, s.intake} {
+		if f != nil {
+			f.Close()
+		}
 	}
 	s.model.Close()
 	if s.targets != nil {
