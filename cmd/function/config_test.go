@@ -44,6 +44,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := config{
+		role: roleTask, queueFor: "fc:oncegate-tasks",
 		cloud: aliyun.Cloud{
 			Environment: "prod", Endpoint: "https://tasks.cn-hangzhou.ots.aliyuncs.com", Instance: "tasks",
 			OSSEndpoint: "https://oss-cn-hangzhou.aliyuncs.com", Bucket: "outputs", Encryption: "AES256",
