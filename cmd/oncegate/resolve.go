@@ -35,7 +35,8 @@ A conflict asks which of two inputs of one key holds:
 
 The answer is stored on the condition that the review is as it was shown. The
 function alone writes the task: it is called with the review's id and reads the
-answer itself. The task then goes on with its next delivery.`,
+answer itself. The task then goes on with its next delivery. With --target cloud
+the answer is stored, and the call to make is printed.`,
 		Example: `  oncegate review resolve 5f0c --as confirmed_not_done --reason "not in the group chat"
   oncegate review resolve 77ab --as use_new --reason "the first amount was a typing error"`,
 		Args: cobra.ExactArgs(1),
@@ -61,7 +62,15 @@ answer itself. The task then goes on with its next delivery.`,
 				return err
 			}
 			if target == targetCloud {
-				return usageErrorf("review resolve works on the local cloud in this version; on the cloud the function cannot be called from here yet")
+				store, _, err := a.cloudStore()
+				if err != nil {
+					return err
+				}
+				answered, err := answerReview(ctx, idempotency.NewReviews(store), id, answer, reviewer, reason, recordID)
+				if err != nil {
+					return err
+				}
+				return a.printToCarryOut(answered)
 			}
 			if err := a.needLocalState(); err != nil {
 				return err
@@ -77,7 +86,7 @@ answer itself. The task then goes on with its next delivery.`,
 				return err
 			}
 			defer s.Close()
-			shown, err := s.answer(ctx, id, answer, reviewer, reason, recordID)
+			shown, err := answerReview(ctx, idempotency.NewReviews(s.store), id, answer, reviewer, reason, recordID)
 			if err != nil {
 				return err
 			}
@@ -93,7 +102,7 @@ answer itself. The task then goes on with its next delivery.`,
 	cmd.Flags().StringVar(&recordID, "target-record-id", "", "with confirmed_done: the record's number at the target")
 	cmd.Flags().StringVar(&reviewer, "reviewer", a.getenv("USER"), "who answers")
 	a.stackFlags(cmd, &o)
-	cmd.Flags().StringVar(&a.target, "target", "", "local (cloud in a later version)")
+	cmd.Flags().StringVar(&a.target, "target", "", "local or cloud (default: cloud where ONCEGATE_TABLESTORE_ENDPOINT is set, else local)")
 	a.outputFlag(cmd, outputTable, outputJSON)
 	return cmd
 }
@@ -110,10 +119,9 @@ func texts[T ~string](all []T) []string {
 	return out
 }
 
-// answer stores a person's answer. The same answer to a review that has it
+// answerReview stores a person's answer. The same answer to a review that has it
 // already is fine: it is carried out again.
-func (s *stack) answer(ctx context.Context, id string, as idempotency.Resolution, reviewer, reason, recordID string) (idempotency.Review, error) {
-	reviews := idempotency.NewReviews(s.store)
+func answerReview(ctx context.Context, reviews *idempotency.Reviews, id string, as idempotency.Resolution, reviewer, reason, recordID string) (idempotency.Review, error) {
 	shown, err := findReview(ctx, reviews, id)
 	if err != nil {
 		return shown, err
@@ -146,6 +154,26 @@ func (s *stack) carryOut(ctx context.Context, id string) (handler.Result, error)
 		return handler.Result{}, fmt.Errorf("read the function's answer: %w", err)
 	}
 	return result, nil
+}
+
+// printToCarryOut says how to call the deployed function. The call may be made
+// again and again, by anybody who may invoke it: the review alone says what to do.
+func (a *app) printToCarryOut(r idempotency.Review) error {
+	raw, err := json.Marshal(handler.Envelope{Oncegate: handler.EnvelopeResolve, Review: r.ID})
+	if err != nil {
+		return err
+	}
+	if a.output == outputJSON {
+		return printJSON(a.out, struct {
+			SchemaVersion int                    `json:"schema_version"`
+			ID            string                 `json:"id"`
+			Resolution    idempotency.Resolution `json:"resolution"`
+			Key           string                 `json:"idempotency_key"`
+			Invoke        json.RawMessage        `json:"invoke"`
+		}{1, r.ID, r.Resolution, r.Key, raw}, true)
+	}
+	fmt.Fprintf(a.out, "review %s: %s, stored\nNow invoke the function with\n\n    %s\n\nfor instance: s tasks invoke -e '%s'\n", short(r.ID), r.Resolution, raw, raw)
+	return nil
 }
 
 func (a *app) printResolved(r idempotency.Review, result handler.Result) error {

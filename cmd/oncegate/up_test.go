@@ -128,3 +128,56 @@ func (s *safeBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+func TestResolveOnTheCloudStoresTheAnswerAndPrintsTheCall(t *testing.T) {
+	state := t.TempDir()
+	deliverSamples(t, state, "../../events/samples/28-announcement-answer-lost.json")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := exec.Command(exe, "local", "up", "--output", "json", "--function", functionBinary, "--state-dir", state)
+	up.Env = append(os.Environ(), asCommand+"=1")
+	stdout, err := up.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = up.Process.Signal(syscall.SIGTERM)
+		_ = up.Wait()
+	}()
+	var at upReport
+	if err := json.NewDecoder(stdout).Decode(&at); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{
+		"ONCEGATE_ENVIRONMENT": localEnvironment, "ONCEGATE_TABLESTORE_ENDPOINT": at.Tablestore.Endpoint, "ONCEGATE_TABLESTORE_INSTANCE": at.Tablestore.Instance,
+		"ONCEGATE_OSS_ENDPOINT": at.OSS.Endpoint, "ONCEGATE_OSS_BUCKET": at.OSS.Bucket, "ALIBABA_CLOUD_ACCESS_KEY_ID": at.OSS.AccessKeyID,
+		"ALIBABA_CLOUD_ACCESS_KEY_SECRET": at.OSS.AccessKeySecret, "ALIBABA_CLOUD_SECURITY_TOKEN": at.OSS.SecurityToken,
+	}
+	command := func(args ...string) string {
+		t.Helper()
+		var out, errOut bytes.Buffer
+		if code := run(args, strings.NewReader(""), &out, &errOut, func(name string) string { return env[name] }); code != 0 {
+			t.Fatalf("%v: exit code %d\n%s", args, code, errOut.String())
+		}
+		return out.String()
+	}
+	var answer struct {
+		ID     string `json:"id"`
+		Invoke struct{ Oncegate, Review string }
+	}
+	raw := command("review", "resolve", "f64f", "--as", "confirmed_not_done", "--reason", "not there", "--reviewer", "amy", "--output", "json")
+	if err := json.Unmarshal([]byte(raw), &answer); err != nil || answer.Invoke.Oncegate != "resolve" || answer.Invoke.Review != answer.ID || len(answer.ID) != 64 {
+		t.Fatalf("%s %v", raw, err)
+	}
+	if shown := command("review", "show", answer.ID); !strings.Contains(shown, "confirmed_not_done") || !strings.Contains(shown, "amy") {
+		t.Errorf("got %s", shown)
+	}
+	if list := command("task", "list", "--output", "json"); !strings.Contains(list, "OUTCOME_UNKNOWN") {
+		t.Errorf("the command itself wrote the task: %s", list)
+	}
+}
