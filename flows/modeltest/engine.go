@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/oncegate/oncegate/internal/cloudtest"
 )
 
 // Request is one chat completion call that reached the server.
@@ -139,11 +141,8 @@ func (e *engine) answer(w http.ResponseWriter, r *http.Request, in chat, invalid
 	}
 	switch d.act {
 	case actCut:
-		if c := cutOf(r.Context()); c != nil {
-			c.asked = true
-			return
-		}
-		panic(http.ErrAbortHandler)
+		cloudtest.NoAnswer(r.Context())
+		return
 	case actStatus:
 		if d.retryAfter != "" {
 			w.Header().Set("Retry-After", d.retryAfter)

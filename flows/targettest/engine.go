@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/oncegate/oncegate/internal/cloudtest"
 )
 
 const byNumber = "/records/by-number/"
@@ -125,7 +127,7 @@ func (e *engine) post(w http.ResponseWriter, r *http.Request, op string, body []
 	}
 	switch {
 	case !wait(r.Context(), d.delay) || d.cut:
-		askCut(r.Context())
+		cloudtest.NoAnswer(r.Context())
 		return
 	case d.status != 0:
 		if d.retryAfter != "" {
@@ -136,7 +138,7 @@ func (e *engine) post(w http.ResponseWriter, r *http.Request, op string, body []
 	}
 	e.effect(w, op, c, body)
 	if !wait(r.Context(), d.delayAfter) || d.cutAfter {
-		askCut(r.Context())
+		cloudtest.NoAnswer(r.Context())
 	}
 }
 

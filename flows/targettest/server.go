@@ -58,6 +58,7 @@ package targettest
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -133,7 +134,7 @@ func (s *Server) Start() error {
 	if s.closed || s.listener != nil {
 		return errors.New("start target server: already started or closed")
 	}
-	l, err := cloudtest.Listen(s.handler())
+	l, err := cloudtest.Listen(s.service.Handler())
 	if err != nil {
 		return fmt.Errorf("start target server: %w", err)
 	}
@@ -168,3 +169,7 @@ func (s *Server) Close() error {
 	}
 	return errors.Join(err, s.engine.state.close())
 }
+
+// Transport reaches the server without a socket, whatever the URL's host, also
+// under testing/synctest.
+func (s *Server) Transport() http.RoundTripper { return s.service.Transport() }

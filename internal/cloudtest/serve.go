@@ -41,6 +41,19 @@ type Service struct {
 	Now    func() time.Time // source of the Date header; nil means time.Now
 }
 
+// noAnswer lets an engine ask for what it cannot do on a recorder.
+type noAnswer struct{ asked bool }
+
+type noAnswerKey struct{}
+
+// NoAnswer makes the call end without an answer, after its effect and the hook
+// and faults of that side: an engine calls it for a connection that is cut.
+func NoAnswer(ctx context.Context) {
+	if n, ok := ctx.Value(noAnswerKey{}).(*noAnswer); ok {
+		n.asked = true
+	}
+}
+
 // errDropped is what a call that got no answer ends with.
 var errDropped = errors.New("connection dropped")
 
@@ -78,7 +91,8 @@ func (s *Service) do(r *http.Request) (*answer, error) {
 			return finish(rec, false), nil
 		}
 	}
-	s.Engine.ServeHTTP(rec, r)
+	cut := new(noAnswer)
+	s.Engine.ServeHTTP(rec, r.WithContext(context.WithValue(r.Context(), noAnswerKey{}, cut)))
 	if f := s.Faults.next(call, After); f != nil {
 		if f.Kind == Truncate {
 			return finish(rec, true), nil
@@ -92,6 +106,12 @@ func (s *Service) do(r *http.Request) (*answer, error) {
 		if done {
 			return finish(broken, false), nil
 		}
+	}
+	if cut.asked {
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
+		return nil, errDropped
 	}
 	return finish(rec, false), nil
 }
