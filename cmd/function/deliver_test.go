@@ -75,7 +75,7 @@ func (w *world) deliver(raw []byte) fctest.Response {
 // redeliver delivers until the function acknowledges, as the platform does.
 func (w *world) redeliver(raw []byte) handler.Result {
 	w.t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(limit); time.Now().Before(end); waitABit() {
 		if resp := w.deliver(raw); resp.Ending == fctest.Returned {
 			return result(w.t, resp)
 		}
@@ -132,7 +132,7 @@ func until(t *testing.T, what string, ok func() bool) {
 // than they work.
 func each[C any](t *testing.T, cases []C, name func(C) string, test func(*testing.T, C)) {
 	t.Helper()
-	const atOnce = 8
+	const atOnce = 12
 	places := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	for _, c := range slices.Clone(cases) {
@@ -144,3 +144,27 @@ func each[C any](t *testing.T, cases []C, name func(C) string, test func(*testin
 	}
 	all.Wait()
 }
+
+// patient delivers until the function acknowledges, in any goroutine; again hears
+// of every error before that.
+func (w *world) patient(raw []byte, wait time.Duration, again func(errorType string)) (r handler.Result, ok bool) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(wait) {
+		resp, err := w.fn.Invoke(w.t.Context(), fctest.Request{Payload: raw})
+		if err != nil {
+			w.t.Error(err)
+			return r, false
+		}
+		if resp.Ending == fctest.Returned {
+			if err := json.Unmarshal(resp.Payload, &r); err != nil {
+				w.t.Errorf("result %s: %v", resp.Payload, err)
+			}
+			return r, err == nil
+		}
+		again(resp.ErrorType)
+	}
+	w.t.Error("not acknowledged")
+	return r, false
+}
+
+// waitABit is the time between two deliveries of one event.
+func waitABit() { time.Sleep(200 * time.Millisecond) }

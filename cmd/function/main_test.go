@@ -14,7 +14,12 @@ import (
 // detector where the tests have it.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(tablesEnv) != "" {
+		os.Exit(serveTables())
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "oncegate-function-")

@@ -93,6 +93,9 @@ func (w *world) journalled() int {
 // records reads the table behind the function's back.
 func (w *world) records() (all []idempotency.Record) {
 	for _, row := range w.tables.Rows(idempotency.TaskTable.Name) {
+		if row.Columns["kind"] == idempotency.KindEffect {
+			continue
+		}
 		r, err := idempotency.ParseRecord(row.PrimaryKey[0].Value.(string), aliyun.Row(row.Columns))
 		if err != nil {
 			w.t.Errorf("record: %v", err)
@@ -157,7 +160,9 @@ func (w *world) openLetter(fits func(otstest.Row) bool) (raw []byte, ok bool) {
 // checkRecords holds every record against what must be there before it may say
 // what it says. It runs after every call about the table.
 func (w *world) checkRecords() {
-	for _, r := range w.records() {
+	records := w.records()
+	w.checkEffects(records)
+	for _, r := range records {
 		for i, s := range r.History {
 			if s.Revision != int64(i)+1 {
 				w.t.Errorf("history of revision %d has %d as step %d", r.Revision, s.Revision, i+1)
@@ -209,6 +214,7 @@ func (w *world) checkAcknowledged(raw []byte, r handler.Result) {
 			}
 		}
 		w.t.Errorf("acknowledged as %s with %q, which no record holds", r.Decision, r.ResultRef)
+	case handler.DecisionResolved:
 	case handler.DecisionInProgress, handler.DecisionRetry:
 		w.t.Errorf("acknowledged as %s", r.Decision)
 	default:

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"github.com/oncegate/oncegate/artifacts/osstest"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/flows/modeltest"
+	"github.com/oncegate/oncegate/flows/targettest"
 	"github.com/oncegate/oncegate/handler/fctest"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/idempotency/otstest"
@@ -34,6 +38,9 @@ type options struct {
 	abandon   bool
 	env       map[string]string            // beside the usual environment
 	issue     func() *cloudtest.Credential // overrides the next credential where not nil
+	flows     string                       // flows.yaml instead of the one that is built in
+	lag       time.Duration                // until records show at their target
+	unwatched bool                         // no hooks: calls are not looked at
 }
 
 // world is one environment: the stand-ins on their sockets and the function
@@ -45,6 +52,7 @@ type world struct {
 	tables   *otstest.Server
 	objects  *osstest.Server
 	model    *modeltest.Server
+	targets  *targettest.Server
 	fn       *fctest.Function
 	output   lockedBuffer
 
@@ -69,6 +77,8 @@ func newWorld(t *testing.T, o options) *world {
 	w.start(err, w.objects)
 	w.model = modeltest.New(modeltest.Options{APIKey: modelKey})
 	w.start(nil, w.model)
+	w.targets, err = targettest.New(targettest.Options{VisibleAfter: o.lag, ConflictAfterVisible: o.lag > 0})
+	w.start(err, w.targets)
 	w.provision()
 
 	w.fn, err = fctest.Start(fctest.Options{
@@ -86,7 +96,9 @@ func newWorld(t *testing.T, o options) *world {
 		w.checkOutput()
 	})
 	for _, f := range w.faults() {
-		f.Hook(w.hook)
+		if !o.unwatched {
+			f.Hook(w.hook)
+		}
 	}
 	return w
 }
@@ -119,22 +131,35 @@ func (w *world) provision() {
 	defer w.accepted.Revoke(own.AccessKeyID)
 	transport := aliyun.NewTransport(1)
 	defer transport.CloseIdleConnections()
-	o := aliyun.Options{Transport: transport, Credentials: func(context.Context) (aliyun.Credentials, error) {
-		return aliyun.Credentials{AccessKeyID: own.AccessKeyID, AccessKeySecret: own.AccessKeySecret, SecurityToken: own.SecurityToken}, nil
-	}}
-	store, err := aliyun.NewTablestore(w.tables.Endpoint(), "oncegate", o)
+	o := as(own, transport)
+	createTables(w.t, w.tables.Endpoint(), o)
+	bucket, err := aliyun.NewBucket(w.objects.Endpoint(), bucketName, o)
 	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable} {
-		err = errors.Join(err, store.CreateTable(w.t.Context(), table))
-	}
-	bucket, bucketErr := aliyun.NewBucket(w.objects.Endpoint(), bucketName, o)
-	if err := errors.Join(err, bucketErr); err != nil {
 		w.t.Fatal(err)
 	}
 	if _, err := bucket.Create(w.t.Context()); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// as are the options of a client that is no function.
+func as(own cloudtest.Credential, transport *http.Transport) aliyun.Options {
+	return aliyun.Options{Transport: transport, Credentials: func(context.Context) (aliyun.Credentials, error) {
+		return aliyun.Credentials{AccessKeyID: own.AccessKeyID, AccessKeySecret: own.AccessKeySecret, SecurityToken: own.SecurityToken}, nil
+	}}
+}
+
+func createTables(t *testing.T, endpoint string, o aliyun.Options) {
+	t.Helper()
+	store, err := aliyun.NewTablestore(endpoint, "oncegate", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable} {
+		err = errors.Join(err, store.CreateTable(t.Context(), table))
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -153,6 +178,16 @@ func (w *world) environ() []string {
 		"ONCEGATE_KEY_SECRET":          keySecret,
 		"ONCEGATE_TIME_SCALE":          "100",
 		"ONCEGATE_LOG_LEVEL":           "debug",
+		"ONCEGATE_NOTIFY_URL":          w.targets.Endpoint() + "/notify",
+		"ONCEGATE_ROBOT_URL":           w.targets.Endpoint() + "/robot",
+		"ONCEGATE_RECORDS_URL":         w.targets.Endpoint() + "/records",
+	}
+	if w.flows != "" {
+		file := filepath.Join(w.t.TempDir(), "flows.yaml")
+		if err := os.WriteFile(file, []byte(w.flows), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		env["ONCEGATE_FLOWS_FILE"] = file
 	}
 	for name, v := range w.env {
 		env[name] = v
@@ -191,7 +226,7 @@ func (w *world) issued() *cloudtest.Credential {
 }
 
 func (w *world) faults() map[string]*cloudtest.Faults {
-	return map[string]*cloudtest.Faults{"tablestore": w.tables.Faults, "oss": w.objects.Faults, "model": w.model.Faults}
+	return map[string]*cloudtest.Faults{"tablestore": w.tables.Faults, "oss": w.objects.Faults, "model": w.model.Faults, "target": w.targets.Faults}
 }
 
 // checkOutput looks for what no process may ever print.
