@@ -31,6 +31,9 @@ var (
 // maxTargetAnswer bounds what is read of one answer, in bytes.
 const maxTargetAnswer = 1 << 20
 
+// maxRecordID is the length of a target's record number, in bytes.
+const maxRecordID = 64
+
 // errLost says that nobody knows whether the target has done it.
 var errLost = errors.New("the target's answer was lost")
 
@@ -169,9 +172,7 @@ func (r records) Find(ctx context.Context, c EffectCall) (string, bool, error) {
 		return "", false, err
 	}
 	var list struct {
-		Records []struct {
-			ID string `json:"id"`
-		} `json:"records"`
+		Records []json.RawMessage `json:"records"`
 	}
 	if answer.status != http.StatusOK || json.Unmarshal(answer.body, &list) != nil {
 		return "", false, fmt.Errorf("look up: HTTP %d", answer.status)
@@ -179,19 +180,29 @@ func (r records) Find(ctx context.Context, c EffectCall) (string, bool, error) {
 	if len(list.Records) == 0 {
 		return "", false, nil
 	}
-	return safeToken(list.Records[0].ID), true, nil
+	return idOf(list.Records[0]), true, nil
 }
 
-// idOf reads the number that a target gives.
+// idOf reads the number that a target gives, a text or an integer, "" where it
+// gives none that can be kept.
 func idOf(body []byte) string {
 	var shape struct {
-		ID any `json:"id"`
+		ID json.RawMessage `json:"id"`
 	}
-	if json.Unmarshal(body, &shape) != nil || shape.ID == nil {
+	if json.Unmarshal(body, &shape) != nil {
 		return ""
 	}
-	if s, ok := shape.ID.(string); ok {
-		return safeToken(s)
+	var id string
+	if json.Unmarshal(shape.ID, &id) != nil {
+		id = string(shape.ID)
 	}
-	return safeToken(fmt.Sprint(shape.ID))
+	if len(id) > maxRecordID || id == "null" {
+		return ""
+	}
+	for _, r := range id {
+		if (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.' {
+			return ""
+		}
+	}
+	return id
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/deadletter/letter"
@@ -61,13 +62,7 @@ func (l *ledger) madeFrom() idempotency.Ref {
 // look first.
 func (l *ledger) run(ctx context.Context, output artifacts.Stored, s span) (*idempotency.Failure, error) {
 	for _, e := range l.known.Effects {
-		declared := l.flow.Effect(e.Name)
-		if declared == nil {
-			return &idempotency.Failure{
-				Code: idempotency.CodeTargetNotFound, Target: "effect:" + e.Name, Summary: "this version of the flow does not declare the effect",
-			}, nil
-		}
-		if failure, err := l.one(ctx, e, declared, output, s); failure != nil {
+		if failure, err := l.one(ctx, e, output, s); failure != nil {
 			l.o.Log.LogAttrs(ctx, slog.LevelInfo, "effect", l.effectAttrs(e.Name, string(failure.Code))...)
 			return failure, err
 		}
@@ -86,13 +81,17 @@ func (l *ledger) effectAttrs(name, code string) []slog.Attr {
 }
 
 // one brings one effect to its end, or says why it cannot now.
-func (l *ledger) one(ctx context.Context, e idempotency.TaskEffect, declared *flows.DeclaredEffect, output artifacts.Stored, s span) (*idempotency.Failure, error) {
-	call := l.call(e, declared, output.Body)
+func (l *ledger) one(ctx context.Context, e idempotency.TaskEffect, output artifacts.Stored, s span) (*idempotency.Failure, error) {
 	target := "effect:" + e.Name
 	row := l.rows[e.Name]
+	declared := l.flow.Effect(e.Name)
+	if declared == nil {
+		return l.undeclared(ctx, row, target)
+	}
+	call := l.call(e, declared, output.Body)
 	move, until := idempotency.NextMove(row, declared.EffectSpec, l.o.Now())
 	if move == idempotency.MoveLookUp {
-		found, err := l.lookUp(ctx, row, declared, call)
+		found, err := l.lookUp(ctx, row, declared, call, declared.Timeout)
 		if err != nil {
 			return lostFailure(ctx, target, "the look-up failed"), err
 		}
@@ -123,11 +122,27 @@ func (l *ledger) one(ctx context.Context, e idempotency.TaskEffect, declared *fl
 		Key: key, Spec: declared.EffectSpec, Task: l.known, OutputRef: output.Ref, Now: l.o.Now(),
 	})
 	if err != nil {
+		if errors.Is(err, idempotency.ErrSentElsewhere) {
+			l.note(sent)
+		}
 		return storageFailure("ots:", err), err
 	}
-	first := row == nil
 	l.note(sent)
-	return l.send(ctx, sent, first, declared, call)
+	return l.send(ctx, sent, row, sent.SentAt.Add(declared.Timeout), declared, call)
+}
+
+// undeclared is what becomes of an effect that this version of the flow no
+// longer has: nothing can be sent or looked up for it.
+func (l *ledger) undeclared(ctx context.Context, row *idempotency.Effect, target string) (*idempotency.Failure, error) {
+	switch {
+	case row == nil || row.State == idempotency.EffectRefused:
+		return &idempotency.Failure{
+			Code: idempotency.CodeTargetNotFound, Target: target, Summary: "this version of the flow does not declare the effect",
+		}, nil
+	case row.State == idempotency.EffectSettled:
+		return nil, nil
+	}
+	return l.doubtful(ctx, row, target)
 }
 
 func (l *ledger) call(e idempotency.TaskEffect, declared *flows.DeclaredEffect, output []byte) flows.EffectCall {
@@ -138,14 +153,12 @@ func (l *ledger) call(e idempotency.TaskEffect, declared *flows.DeclaredEffect, 
 }
 
 // lookUp asks a readable target whether it has the effect; found settles it.
-func (l *ledger) lookUp(ctx context.Context, row *idempotency.Effect, declared *flows.DeclaredEffect, call flows.EffectCall) (found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, declared.Timeout)
-	defer cancel()
+func (l *ledger) lookUp(ctx context.Context, row *idempotency.Effect, declared *flows.DeclaredEffect, call flows.EffectCall, limit time.Duration) (found bool, err error) {
 	reader, ok := l.o.Effects[declared.Uses].(flows.Reader)
 	if !ok {
 		return false, fmt.Errorf("effect %s cannot look anything up", declared.Uses)
 	}
-	id, found, err := guardedFind(ctx, reader, call)
+	id, found, err := guardedFind(ctx, reader, call, limit)
 	if err != nil || !found {
 		return false, err
 	}
@@ -158,11 +171,16 @@ func (l *ledger) lookUp(ctx context.Context, row *idempotency.Effect, declared *
 }
 
 // send sends the one request of an effect whose row says SENT, and writes what
-// came of it.
-func (l *ledger) send(ctx context.Context, sent idempotency.Effect, first bool, declared *flows.DeclaredEffect, call flows.EffectCall) (*idempotency.Failure, error) {
+// came of it. before is the row as it was until then, nil for none. Whoever finds
+// out later counts from sent_at, so all is over by until or has not left.
+func (l *ledger) send(
+	ctx context.Context, sent idempotency.Effect, before *idempotency.Effect, until time.Time, declared *flows.DeclaredEffect, call flows.EffectCall,
+) (*idempotency.Failure, error) {
 	target := "effect:" + sent.Name
-	if sent.Kind == idempotency.TargetReadable && first {
-		found, err := l.lookUp(ctx, &sent, declared, call)
+	// A target may refuse a copy and have done the first one.
+	isCopy := before != nil && before.State == idempotency.EffectSent && sent.Kind == idempotency.TargetIdempotent
+	if sent.Kind == idempotency.TargetReadable && (before == nil || before.State == idempotency.EffectRefused) {
+		found, err := l.lookUp(ctx, &sent, declared, call, until.Sub(l.o.Now()))
 		switch {
 		case found:
 			return nil, nil
@@ -172,7 +190,11 @@ func (l *ledger) send(ctx context.Context, sent idempotency.Effect, first bool, 
 			return l.refused(ctx, sent, *f, err)
 		}
 	}
-	recordID, err := l.request(ctx, declared, call)
+	left := until.Sub(l.o.Now())
+	if left <= 0 && !isCopy {
+		return l.refused(ctx, sent, *lostFailure(ctx, target, "the time was over before the request left"), nil)
+	}
+	recordID, err := l.request(ctx, declared, call, left)
 	owner, now := l.known.Owner, l.o.Now()
 	var exists *flows.Exists
 	var refusal *flows.Error
@@ -186,6 +208,9 @@ func (l *ledger) send(ctx context.Context, sent idempotency.Effect, first bool, 
 		f := refusal.Failure
 		if f.Code == "" || f.Code == idempotency.CodeInProgress {
 			f.Code = idempotency.CodeUnclassified
+		}
+		if isCopy {
+			return &f, err
 		}
 		return l.refused(ctx, sent, f, err)
 	case sent.Kind == idempotency.TargetOpaque:
@@ -207,8 +232,8 @@ func (l *ledger) send(ctx context.Context, sent idempotency.Effect, first bool, 
 }
 
 // request runs the effect's one request within its time-out.
-func (l *ledger) request(ctx context.Context, declared *flows.DeclaredEffect, call flows.EffectCall) (id string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, declared.Timeout)
+func (l *ledger) request(ctx context.Context, declared *flows.DeclaredEffect, call flows.EffectCall, limit time.Duration) (id string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
@@ -218,7 +243,9 @@ func (l *ledger) request(ctx context.Context, declared *flows.DeclaredEffect, ca
 	return l.o.Effects[declared.Uses].Send(ctx, call)
 }
 
-func guardedFind(ctx context.Context, r flows.Reader, call flows.EffectCall) (id string, found bool, err error) {
+func guardedFind(ctx context.Context, r flows.Reader, call flows.EffectCall, limit time.Duration) (id string, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("effect: panic of type %T", p)
@@ -320,9 +347,6 @@ func (d *delivery) settleSent(ctx context.Context, rec idempotency.Record, claim
 		if row == nil || (row.State != idempotency.EffectSent && row.State != idempotency.EffectUnknown) {
 			continue
 		}
-		if declared == nil {
-			return again(fmt.Errorf("this version of the flow does not declare effect %s", e.Name))
-		}
 		if err := l.findOut(ctx, e, row, declared); err != nil {
 			return again(err)
 		}
@@ -356,12 +380,15 @@ func (d *delivery) settleSent(ctx context.Context, rec idempotency.Record, claim
 // findOut settles one effect of a task that sends nothing new any more: a copy
 // to an idempotent target, a look-up at a readable one, a person otherwise.
 func (l *ledger) findOut(ctx context.Context, e idempotency.TaskEffect, row *idempotency.Effect, declared *flows.DeclaredEffect) error {
-	move, _ := idempotency.NextMove(row, declared.EffectSpec, l.o.Now())
+	move := idempotency.MoveUnknown
+	if declared != nil {
+		move, _ = idempotency.NextMove(row, declared.EffectSpec, l.o.Now())
+	}
 	switch move {
 	case idempotency.MoveWait:
 		return errors.New("an effect may not be visible at its target yet")
 	case idempotency.MoveLookUp:
-		found, err := l.lookUp(ctx, row, declared, l.call(e, declared, nil))
+		found, err := l.lookUp(ctx, row, declared, l.call(e, declared, nil), declared.Timeout)
 		if err != nil || found {
 			return err
 		}
@@ -372,16 +399,26 @@ func (l *ledger) findOut(ctx context.Context, e idempotency.TaskEffect, row *ide
 		if err != nil {
 			return err
 		}
-		f, err := l.send(ctx, *row, false, declared, l.call(e, declared, body))
-		if f != nil && l.rows[e.Name].State == idempotency.EffectSent {
+		f, err := l.send(ctx, *row, row, l.o.Now().Add(declared.Timeout), declared, l.call(e, declared, body))
+		switch {
+		case f == nil || l.rows[e.Name].State != idempotency.EffectSent:
+			return nil
+		case f.Code.Class() == idempotency.ClassRetryable:
 			return errors.Join(errors.New("the effect's answer was lost again"), err)
 		}
-		return nil
+		// Its copy is refused, so this target will never tell.
+		return l.giveUp(ctx, l.rows[e.Name])
 	case idempotency.MoveUnknown:
-		f, err := l.doubtful(ctx, row, "effect:"+e.Name)
-		if l.doubt == nil {
-			return errors.Join(fmt.Errorf("effect in doubt: %s", f.Code), err)
-		}
+		return l.giveUp(ctx, row)
+	}
+	return nil
+}
+
+// giveUp hands an effect to a person; an error says that this is not stored yet.
+func (l *ledger) giveUp(ctx context.Context, row *idempotency.Effect) error {
+	f, err := l.doubtful(ctx, row, "effect:"+row.Name)
+	if l.doubt == nil {
+		return errors.Join(fmt.Errorf("effect in doubt: %s", f.Code), err)
 	}
 	return nil
 }

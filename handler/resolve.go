@@ -33,7 +33,8 @@ func ParseEnvelope(raw []byte) (e Envelope, ok bool) {
 	if err != nil || tree["specversion"] != nil || tree["oncegate"] == nil {
 		return Envelope{}, false
 	}
-	return e, json.Unmarshal(raw, &e) == nil
+	err = json.Unmarshal(raw, &e)
+	return e, err == nil
 }
 
 // Resolve carries out what a person has answered: the review says it, and the
@@ -72,7 +73,10 @@ func (d *delivery) resolve(ctx context.Context, e Envelope) (Result, error) {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	case !ok:
 		return refuse("the review's task is gone")
+	case rec.RecordVersion != idempotency.RecordVersion || !rec.Status.Known():
+		return d.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("record of version %d with status %q cannot be acted on", rec.RecordVersion, rec.Status))
 	}
+	d.key = idempotency.Key{Hex: rec.Key}
 	switch review.Resolution {
 	case idempotency.ResolvedKeepOld, idempotency.ResolvedDiscard:
 		return d.closeRefused(ctx, review, rec)
@@ -83,20 +87,28 @@ func (d *delivery) resolve(ctx context.Context, e Envelope) (Result, error) {
 	}
 }
 
+// carriedOut answers a call whose answer is written. An error code means that a
+// call was refused, so the record's own one is left out.
+func (d *delivery) carriedOut(rec idempotency.Record) Result {
+	r := d.ofRecord(DecisionResolved, rec)
+	r.ErrorCode = ""
+	return r
+}
+
 // closeRefused closes the letter of an input that a person has rejected.
 func (d *delivery) closeRefused(ctx context.Context, review idempotency.Review, rec idempotency.Record) (Result, error) {
 	id := letter.ID(review.Source, review.EventID, review.EventDigest)
 	if err := d.o.Letters.Close(ctx, id, letter.FinalDiscarded, d.o.Now()); err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}
-	r := d.ofRecord(DecisionResolved, rec)
+	r := d.carriedOut(rec)
 	r.LetterID = id
 	return r, nil
 }
 
 func (d *delivery) useNew(ctx context.Context, review idempotency.Review, rec idempotency.Record) (Result, error) {
 	if rec.InputDigest == review.EventDigest && slices.Contains(rec.SupersededDigests, review.RecordDigest) {
-		return d.ofRecord(DecisionResolved, rec), nil
+		return d.carriedOut(rec), nil
 	}
 	if left, err := d.openEffect(ctx, rec); err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
@@ -142,13 +154,26 @@ func (d *delivery) settleDoubt(ctx context.Context, review idempotency.Review, r
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}
 	if rec.Status != idempotency.StatusOutcomeUnknown {
-		return d.ofRecord(DecisionResolved, rec), nil
+		return d.carriedOut(rec), nil
 	}
 	known := rec.Knows(row.In())
+	for _, other := range known.Effects {
+		if other.State != idempotency.EffectUnknown {
+			continue
+		}
+		// Its own answer may be written already: the task's row has not heard of it.
+		row, ok, err := d.o.Ledger.Get(ctx, other.Key)
+		if err != nil {
+			return d.retry(idempotency.CodeTemporaryUnavailable, err)
+		}
+		if ok {
+			known = known.Knows(row.In())
+		}
+	}
 	next, err := d.o.Tasks.PlanResolved(known, review, d.o.Now())
 	if err != nil {
 		// Another effect is in doubt: its own review goes on.
-		return d.ofRecord(DecisionResolved, rec), nil
+		return d.carriedOut(rec), nil
 	}
 	return d.settleResolved(ctx, rec, next)
 }
@@ -162,5 +187,5 @@ func (d *delivery) settleResolved(ctx context.Context, rec, next idempotency.Rec
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}
 	d.transition(ctx, stored)
-	return d.ofRecord(DecisionResolved, stored), nil
+	return d.carriedOut(stored), nil
 }

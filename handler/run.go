@@ -30,6 +30,10 @@ func (d *delivery) run(ctx context.Context, rec idempotency.Record, s span) (Res
 	l, err := d.openLedger(work, rec)
 	if err != nil {
 		<-input
+		if rec.Attempt >= rec.AttemptBudget {
+			// The task must not end while nobody knows what was sent.
+			return d.retry(idempotency.CodeTemporaryUnavailable, err)
+		}
 		return d.fail(ctx, rec, rec, *storageFailure("ots:", err), err)
 	}
 	output, failure, err := d.output(work, rec, label, l.madeFrom())

@@ -146,7 +146,11 @@ func NextMove(stored *Effect, s EffectSpec, now time.Time) (m Move, until time.T
 	case EffectRefused:
 		return MoveSend, time.Time{}
 	case EffectSent:
-		// As the row says it: the declaration may have changed since.
+		// What this version declares says nothing of a request that went to a
+		// target of another kind.
+		if stored.Kind != s.Kind {
+			break
+		}
 		switch stored.Kind {
 		case TargetIdempotent:
 			// A copy must arrive while the target still remembers the first one.
@@ -182,7 +186,7 @@ func (p Policy) Send(stored *Effect, s Sending) Effect {
 	if stored != nil {
 		e = *stored
 		if stored.State == EffectRefused {
-			e.FirstSentAt = milli(s.Now)
+			e.FirstSentAt, e.Kind = milli(s.Now), s.Spec.Kind
 		}
 	}
 	e.State, e.Attempt, e.Owner = EffectSent, s.Task.Attempt, s.Task.Owner
