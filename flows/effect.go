@@ -36,6 +36,9 @@ type Reader interface {
 	Find(ctx context.Context, c EffectCall) (recordID string, found bool, err error)
 }
 
+// Needs is an effect that cannot do without some of its fields.
+type Needs interface{ Needs() []string }
+
 // Exists is what Send returns where the target has the record already.
 type Exists struct{ RecordID string }
 

@@ -43,6 +43,7 @@ func TestLoadRefusesEffectsByName(t *testing.T) {
 		{"a name used twice", plainEffect + "}, {" + plainEffect, "effects.notice"},
 		{"a field that has its name already", plainEffect + ", fields: {task_key: {const: x}}", "effects.notice.fields.task_key"},
 		{"a field that is the effect's name", plainEffect + ", fields: {effect: {const: x}}", "effects.notice.fields.effect"},
+		{"an effect without a field that it needs", "name: entry, uses: record.create, kind: readable", "effects.entry.fields.number"},
 		{"a field with neither const nor path", plainEffect + ", fields: {who: {sensitive: true}}", "effects.notice.fields.who"},
 		{"a field with both", plainEffect + ", fields: {who: {const: x, path: $.data.no}}", "effects.notice.fields.who"},
 		{"a path that is none", plainEffect + ", fields: {who: {path: data.no}}", "effects.notice.fields.who"},
@@ -64,7 +65,7 @@ func TestLoadRefusesEffectsByName(t *testing.T) {
 
 func TestEffectsAreReadAsDeclared(t *testing.T) {
 	s, err := loadEffects(plainEffect+", timeout: 3s, key_ttl: 24h, fields: {who: {path: $.data.no, sensitive: true}, type: {const: done}}",
-		"name: entry, uses: record.create, kind: readable, visible_after: 2m", "name: alarm, uses: robot, kind: opaque")
+		"name: entry, uses: record.create, kind: readable, visible_after: 2m, fields: {number: {path: $.data.no}}", "name: alarm, uses: robot, kind: opaque")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -306,6 +306,15 @@ func (c *checker) effects(f *Flow, all []effectYAML) {
 		if d.VisibleAfter > 0 && d.Kind != idempotency.TargetReadable {
 			c.fail(field+".visible_after", "belongs to readable targets")
 		}
+		if construct := effectConstructors[y.Uses]; construct != nil {
+			if n, ok := construct(Tools{}).(Needs); ok {
+				for _, name := range n.Needs() {
+					if _, given := y.Fields[name]; !given {
+						c.fail(field+".fields."+name, "is missing: effect %s needs it", y.Uses)
+					}
+				}
+			}
+		}
 		for _, name := range slices.Sorted(maps.Keys(y.Fields)) {
 			c.effectField(d, field+".fields."+name, name, y.Fields[name])
 		}

@@ -143,6 +143,8 @@ type records struct {
 	target Target
 }
 
+func (records) Needs() []string { return []string{"number"} }
+
 func (r records) Send(ctx context.Context, c EffectCall) (string, error) {
 	body := map[string]any{"number": c.Fields["number"], "data": c.Payload}
 	answer, err := r.target.call(ctx, r.tools, http.MethodPost, "", c.Key, body)

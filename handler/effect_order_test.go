@@ -78,7 +78,7 @@ func TestEachStepIsStoredBeforeTheNext(t *testing.T) {
 		steps = slices.DeleteFunc(steps, func(s string) bool { return s == "task settling" })
 		want := []string{
 			"output stored", "PutRow notice", "Notify", "UpdateRow notice",
-			"PutRow entry", "FindRecord", "CreateRecord", "UpdateRow entry", "PutRow alarm", "Robot", "UpdateRow alarm",
+			"PutRow entry", "FindRecord", "CreateRecord", "FindRecord", "UpdateRow entry", "PutRow alarm", "Robot", "UpdateRow alarm",
 		}
 		if !slices.Equal(steps, want) {
 			t.Errorf("the order is\n%v, want\n%v", steps, want)

@@ -94,8 +94,8 @@ func TestALookUpThatFailsBeforeTheWriteSendsNothing(t *testing.T) {
 			t.Fatalf("%d writes without a look-up", n)
 		}
 		w.acked(w.deliver(w.instance(), raw), handler.DecisionExecuted)
-		if calls := w.targets.Faults.Calls(); calls["FindRecord"] != 3 || calls["CreateRecord"] != 1 {
-			t.Errorf("calls %v: each write that is not a copy needs its look-up", calls)
+		if calls := w.targets.Faults.Calls(); calls["FindRecord"] != 4 || calls["CreateRecord"] != 1 {
+			t.Errorf("calls %v: each write that is not a copy needs its look-up before and its reading back after", calls)
 		}
 	})
 }

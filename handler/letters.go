@@ -219,6 +219,10 @@ func (d *delivery) failedFinal(ctx context.Context, rec idempotency.Record) (Res
 }
 
 func (d *delivery) outcomeUnknown(ctx context.Context, rec idempotency.Record) (Result, error) {
-	return d.acknowledgeLetter(ctx, d.ofRecord(DecisionOutcomeUnknown, rec),
-		cause{letter.CodeOutcomeUnknown, d.target(), "an effect may have happened; a person has to say whether it did"})
+	// As the run wrote it that left the doubt: one fault is one group.
+	c := cause{letter.CodeOutcomeUnknown, rec.LastErrorTarget, rec.LastErrorSummary}
+	if c.target == "" {
+		c.target = d.target()
+	}
+	return d.acknowledgeLetter(ctx, d.ofRecord(DecisionOutcomeUnknown, rec), c)
 }

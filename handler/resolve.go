@@ -40,13 +40,17 @@ func ParseEnvelope(raw []byte) (e Envelope, ok bool) {
 // Resolve carries out what a person has answered: the review says it, and the
 // function alone writes the task. It may be called again and again; the call
 // itself says nothing but which review to read. The only errors are *RetryError.
-func (h *Handler) Resolve(ctx context.Context, e Envelope, d Delivery) (Result, error) {
+func (h *Handler) Resolve(ctx context.Context, e Envelope, d Delivery) (r Result, err error) {
 	one := h.newDelivery(nil, d)
 	one.received = h.o.Now()
-	r, err := one.resolve(ctx, e)
-	r.Decision = DecisionResolved
-	one.log(ctx, r, err)
-	return r, err
+	defer func() {
+		if p := recover(); p != nil {
+			r, err = one.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("panic of type %T", p))
+		}
+		r.Decision = DecisionResolved
+		one.log(ctx, r, err)
+	}()
+	return one.resolve(ctx, e)
 }
 
 func (d *delivery) resolve(ctx context.Context, e Envelope) (Result, error) {

@@ -86,7 +86,7 @@ func TestSamplesEndAsDocumented(t *testing.T) {
 		{"25-order", "acknowledged", "executed", "SUCCEEDED", out, ""},
 		{"26-order-answer-lost", "acknowledged", "executed", "SUCCEEDED", out, ""},
 		{"27-order-amount-changed", "acknowledged", "conflict", "SUCCEEDED", "", ""},
-		{"28-announcement-answer-lost", "acknowledged", "outcome_unknown", "OUTCOME_UNKNOWN", "", "unclassified"},
+		{"28-announcement-answer-lost", "acknowledged", "outcome_unknown", "OUTCOME_UNKNOWN", "", "temporary_unavailable"},
 		{"29-reimbursement", "acknowledged", "executed", "SUCCEEDED", out, ""},
 	}
 	if d := cmp.Diff(want, toldOf(first)); d != "" {
