@@ -59,6 +59,10 @@ func Decide(f Facts) (d Decision, rule string) {
 		return ReplayCandidate, "a person has settled the question"
 	case f.Code.Class() == letter.ClassPermanent:
 		return RepairRequired, "the code is permanent until something is repaired"
+	case f.Code == letter.CodeParked:
+		return ManualReview, "the flow is off: nothing can run yet"
+	case f.Code == letter.CodeWrongEnvironment:
+		return ManualReview, "the event belongs to another environment"
 	default:
 		return ManualReview, "the code is not classified"
 	}

@@ -63,6 +63,7 @@ func (d *Desk) read(item Item, flowName string) (l letter.Letter, raw []byte, un
 		composed, err := d.compose(*item.Record, flowName)
 		if err != nil {
 			unreadable = err.Error()
+			l.EventID = item.Record.EventID
 		} else {
 			raw = composed
 		}
@@ -158,7 +159,17 @@ func (d *Desk) Ingest(ctx context.Context, item Item, flowName string) (Judgemen
 	if err != nil {
 		return Judgement{}, fmt.Errorf("ingest: %w", err)
 	}
-	j.Letter = l
+	stored, ok, err := d.Letters.Get(ctx, l.ID)
+	if err != nil || !ok {
+		return Judgement{}, errors.Join(errors.New("ingest: the letter cannot be read back"), err)
+	}
+	if j.Decision == SkipCompleted && stored.Open() {
+		if err := d.Letters.Close(ctx, l.ID, letter.FinalSkippedCompleted, "intake", j.Rule, d.Now()); err != nil {
+			return Judgement{}, fmt.Errorf("ingest: %w", err)
+		}
+		stored.FinalStatus, stored.ClosedBy, stored.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule
+	}
+	j.Letter = stored
 	return j, nil
 }
 

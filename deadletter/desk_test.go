@@ -207,7 +207,7 @@ func TestPlainRecordsBecomeEventsOfTheirFlow(t *testing.T) {
 		"no id":        `{"event_id":4,"payload":{},"flow":"order"}`,
 	} {
 		j := w.ingest(record)[0]
-		if j.Code != letter.CodeInvalidSchema || j.Letter.Reason == "" || j.Letter.EventID != "" {
+		if want := map[string]string{"no flow": "r2", "unknown flow": "r3"}[name]; j.Code != letter.CodeInvalidSchema || j.Letter.Reason == "" || j.Letter.EventID != want {
 			t.Errorf("%s: %+v", name, j)
 		}
 	}

@@ -105,6 +105,24 @@ func (f *Flow) inputPaths() []path {
 	return paths
 }
 
+// MatchRule is what an event must hold, as text.
+func (f *Flow) MatchRule() string {
+	var rule []string
+	for _, c := range f.match {
+		rule = append(rule, c.path.text+" in "+strings.Join(c.want, " | "))
+	}
+	return strings.Join(rule, ", ")
+}
+
+// IgnoreRule is what does not belong to the input, as text.
+func (f *Flow) IgnoreRule() string {
+	var rule []string
+	for _, p := range f.ignore {
+		rule = append(rule, p.text)
+	}
+	return strings.Join(rule, ", ")
+}
+
 // KeyRule is the key rule as text: names, and for each its constant or path. Two
 // rules with different texts may give one business two keys.
 func (f *Flow) KeyRule() string {

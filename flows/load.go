@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -132,6 +133,9 @@ func Load(raw []byte, processors map[string]Processor) (*Set, error) {
 	var file fileYAML
 	decoder := yaml.NewDecoder(bytes.NewReader(raw), yaml.DisallowUnknownField())
 	if err := decoder.Decode(&file); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, &ConfigError{Field: "file", Reason: "is empty"}
+		}
 		return nil, fmt.Errorf("load flows: %w", err)
 	}
 	if file.SchemaVersion != 1 {
@@ -294,16 +298,17 @@ func (c *checker) effects(f *Flow, all []effectYAML) {
 			c.fail(field+".kind", "effect %s cannot look anything up", y.Uses)
 		}
 		d.Kind = idempotency.TargetKind(y.Kind)
-		if !slices.Contains(idempotency.TargetKinds, d.Kind) {
+		known := slices.Contains(idempotency.TargetKinds, d.Kind)
+		if !known {
 			c.fail(field+".kind", "must be idempotent, readable or opaque: say what the target does about a second copy of a request")
 		}
 		d.Timeout = c.duration(field+".timeout", y.Timeout, DefaultEffectTimeout)
 		d.KeyTTL = c.duration(field+".key_ttl", y.KeyTTL, 0)
 		d.VisibleAfter = c.duration(field+".visible_after", y.VisibleAfter, 0)
-		if d.KeyTTL > 0 && d.Kind != idempotency.TargetIdempotent {
+		if known && d.KeyTTL > 0 && d.Kind != idempotency.TargetIdempotent {
 			c.fail(field+".key_ttl", "belongs to idempotent targets")
 		}
-		if d.VisibleAfter > 0 && d.Kind != idempotency.TargetReadable {
+		if known && d.VisibleAfter > 0 && d.Kind != idempotency.TargetReadable {
 			c.fail(field+".visible_after", "belongs to readable targets")
 		}
 		if construct := effectConstructors[y.Uses]; construct != nil {

@@ -3,6 +3,7 @@ package flows
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/oncegate/oncegate/idempotency"
@@ -54,7 +55,12 @@ func contentOf(t Task) (string, error) {
 	case string:
 		return payload, nil
 	case map[string]any:
-		if s, ok := payload["content"].(string); ok && s != "" {
+		if s, ok := payload["content"].(string); ok {
+			if strings.TrimSpace(s) == "" {
+				return "", &Error{Failure: idempotency.Failure{
+					Code: idempotency.CodeInvalidRequest, Target: "flow:" + t.Flow, Summary: "data.content is empty",
+				}}
+			}
 			return s, nil
 		}
 		whole, err := json.Marshal(payload)

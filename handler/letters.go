@@ -219,6 +219,10 @@ func (d *delivery) failedFinal(ctx context.Context, rec idempotency.Record) (Res
 }
 
 func (d *delivery) outcomeUnknown(ctx context.Context, rec idempotency.Record) (Result, error) {
+	// An answer whose call never came is carried out by the next delivery.
+	if moved, err := d.answered(ctx, rec); err != nil || moved {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
 	// As the run wrote it that left the doubt: one fault is one group.
 	c := cause{letter.CodeOutcomeUnknown, rec.LastErrorTarget, rec.LastErrorSummary}
 	if c.target == "" {

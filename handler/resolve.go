@@ -102,7 +102,7 @@ func (d *delivery) carriedOut(rec idempotency.Record) Result {
 // closeRefused closes the letter of an input that a person has rejected.
 func (d *delivery) closeRefused(ctx context.Context, review idempotency.Review, rec idempotency.Record) (Result, error) {
 	id := letter.ID(review.Source, review.EventID, review.EventDigest)
-	if err := d.o.Letters.Close(ctx, id, letter.FinalDiscarded, d.o.Now()); err != nil {
+	if err := d.o.Letters.Close(ctx, id, letter.FinalDiscarded, review.Reviewer, string(review.Resolution)+": "+review.Reason, d.o.Now()); err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}
 	r := d.carriedOut(rec)
@@ -192,4 +192,36 @@ func (d *delivery) settleResolved(ctx context.Context, rec, next idempotency.Rec
 	}
 	d.transition(ctx, stored)
 	return d.carriedOut(stored), nil
+}
+
+// answered carries out the answers that people have given about the effects of a
+// task in doubt; moved says that the task has gone on.
+func (d *delivery) answered(ctx context.Context, rec idempotency.Record) (moved bool, err error) {
+	for _, e := range rec.Effects {
+		if e.State != idempotency.EffectUnknown {
+			continue
+		}
+		row, ok, err := d.o.Ledger.Get(ctx, e.Key)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			continue
+		}
+		review, ok, err := d.o.Reviews.Get(ctx, idempotency.OutcomeID(e.Key, row.Attempt))
+		if err != nil {
+			return false, err
+		}
+		if !ok || review.State != idempotency.ReviewClosed {
+			continue
+		}
+		r, err := d.settleDoubt(ctx, review, rec)
+		if err != nil {
+			return false, err
+		}
+		if r.Status != "" && r.Status != idempotency.StatusOutcomeUnknown {
+			return true, nil
+		}
+	}
+	return false, nil
 }

@@ -63,7 +63,7 @@ func DeriveKey(fields []Field, secret []byte) (Key, error) {
 		}
 		if f.Sensitive {
 			if len(secret) == 0 {
-				return Key{}, &FieldError{f.Name, "is sensitive, and no key secret is set"}
+				return Key{}, &FieldError{f.Name, "is sensitive, and no key secret is set (ONCEGATE_KEY_SECRET)"}
 			}
 			mac := hmac.New(sha256.New, secret)
 			mac.Write([]byte(text))

@@ -103,7 +103,7 @@ func (r Review) Answer(a Resolution, reviewer, reason, recordID string, now time
 		return Review{}, fmt.Errorf("resolve review: it was answered with %s already", r.Resolution)
 	case !slices.Contains(Resolutions[r.Kind], a):
 		return Review{}, fmt.Errorf("resolve review: %q is no answer to a question of kind %s", a, r.Kind)
-	case a == ResolvedDone && recordID == "":
+	case a == ResolvedDone && recordID == "" && r.EffectKind != TargetOpaque:
 		return Review{}, errors.New("resolve review: confirmed_done needs the record's number at the target")
 	case reviewer == "" || reason == "":
 		return Review{}, errors.New("resolve review: reviewer and reason are needed")

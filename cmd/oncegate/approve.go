@@ -67,9 +67,43 @@ func (a *app) taskApproveCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&reviewer, "reviewer", a.getenv("USER"), "who has read the result")
+	cmd.Flags().StringVar(&reviewer, "reviewer", a.getenv("USER"), "who has read the result (required; default: $USER)")
 	a.targetFlags(cmd)
 	a.outputFlag(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+func (a *app) taskOutputCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "output KEY",
+		Short: "Print the settled result of a task, checked against its hash",
+		Args:  cobra.ExactArgs(1),
+		RunE: runE(func(ctx context.Context, args []string) error {
+			key, err := checkKey(args[0])
+			if err != nil {
+				return err
+			}
+			tasks, objects, done, err := a.openTasksAndObjects()
+			if err != nil {
+				return err
+			}
+			defer done()
+			r, err := findRecord(ctx, tasks, key)
+			if err != nil {
+				return err
+			}
+			if r.Status != idempotency.StatusSucceeded {
+				return notFoundf("task %s is %s: it has no settled result", short(r.Key), r.Status)
+			}
+			body, err := objects.Read(ctx, r.ResultRef)
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(body)
+			return err
+		}),
+	}
+	a.targetFlags(cmd)
 	return cmd
 }
 

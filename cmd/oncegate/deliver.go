@@ -34,6 +34,7 @@ type deliveryReport struct {
 	DeadLetters   int            `json:"dead_letters"` // open letters and messages in the dead-letter queue
 	Calls         callCounts     `json:"calls"`
 
+	reasons                        []string // of letters that this run left, for people
 	letters, queued                int
 	notifications, robots, records int // at the local targets, over all runs
 }
@@ -113,6 +114,7 @@ func (a *app) deliver(ctx context.Context, o stackOptions, set *flows.Set, files
 				fmt.Fprintf(a.err, "%s: %s after %d deliveries\n", inert(f.name), outcome.Outcome, outcome.Deliveries)
 			}
 			report.Deliveries = append(report.Deliveries, lines...)
+			report.reasons = append(report.reasons, reasonsOf(f, outcome)...)
 		}
 	}
 	if err := bus.Drain(ctx); err != nil {
@@ -230,6 +232,31 @@ func (s *stack) lines(ctx context.Context, set *flows.Set, secret string, f even
 	return lines, nil
 }
 
+// reasonsOf says why an event was left as a dead letter, and where to look.
+func reasonsOf(f eventFile, outcome ebtest.Outcome) []string {
+	if !outcome.Last.OK {
+		return nil
+	}
+	var answer struct {
+		handler.Result
+		Members []handler.Result `json:"members"`
+	}
+	if json.Unmarshal(outcome.Last.Payload, &answer) != nil {
+		return nil
+	}
+	results := answer.Members
+	if len(results) == 0 {
+		results = []handler.Result{answer.Result}
+	}
+	var reasons []string
+	for _, r := range results {
+		if r.LetterID != "" && r.Reason != "" {
+			reasons = append(reasons, fmt.Sprintf("%s: %s (oncegate dlq explain %s)", filepath.Base(f.name), r.Reason, short(r.LetterID)))
+		}
+	}
+	return reasons
+}
+
 // line says what became of one event.
 func (s *stack) line(ctx context.Context, set *flows.Set, secret string, f eventFile, outcome ebtest.Outcome) (deliveryLine, error) {
 	line := deliveryLine{File: f.name, Deliveries: outcome.Deliveries, Outcome: outcome.Outcome}
@@ -315,8 +342,14 @@ func (r *deliveryReport) print(a *app) {
 		rows[i] = []string{filepath.Base(d.File), d.EventID, strconv.Itoa(d.Deliveries), happened, string(d.Status), attempt, shortRef(d.ResultRef)}
 	}
 	printTable(a.out, []string{"file", "event", "deliveries", "what happened", "status", "attempt", "result"}, rows)
+	if len(r.reasons) > 0 {
+		fmt.Fprintln(a.out)
+		for _, reason := range r.reasons {
+			fmt.Fprintln(a.out, inert(reason))
+		}
+	}
 	fmt.Fprintf(a.out, "\n%d events, %d tasks, %d model calls; dead letters: %d open in the table, %d in the queue\n",
 		len(r.Deliveries), len(r.Tasks), r.Calls.Model, r.letters, r.queued)
 	fmt.Fprintf(a.out, "At the targets: %d notifications, %d robot messages, %d records\n", r.notifications, r.robots, r.records)
-	fmt.Fprintf(a.out, "Next: oncegate task list · oncegate task show KEY · the function's log: %s/function.log\n", a.stateDir)
+	fmt.Fprintf(a.out, "Next: oncegate task list · task show KEY · task output KEY · review list · dlq groups; the function's log: %s/function.log\n", a.stateDir)
 }

@@ -19,9 +19,6 @@ import (
 	"github.com/oncegate/oncegate/idempotency"
 )
 
-// exitRefused: a gate, an approval or a missing confirmation refuses.
-const exitRefused = 3
-
 func (a *app) dlqCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
@@ -37,7 +34,7 @@ shown.`,
 	}
 	cmd.AddCommand(a.dlqIngestCommand(), a.dlqStatusCommand(), a.dlqGroupsCommand(), a.dlqEventsCommand(), a.dlqExplainCommand(),
 		a.dlqReclassifyCommand(), a.dlqResolveCommand(), a.dlqSweepCommand())
-	return cmd
+	return parent(cmd)
 }
 
 // deskFlags are what every dlq command takes.
@@ -176,14 +173,17 @@ func judged(ctx context.Context, d *deadletter.Desk, keep func(letter.Letter) bo
 }
 
 // matches reports whether an argument names a letter: its event id, its
-// fingerprint, or at least eight digits of its id.
+// fingerprint, or at least four digits of its id.
 func matches(j deadletter.Judgement, arg string) bool {
 	return j.Letter.EventID == arg || j.Fingerprint == arg || j.Letter.Fingerprint == arg ||
-		(len(arg) >= 8 && strings.HasPrefix(j.Letter.ID, arg))
+		(len(arg) >= 4 && strings.HasPrefix(j.Letter.ID, arg))
 }
 
 // pick returns the letters that an argument names.
 func pick(ctx context.Context, d *deadletter.Desk, arg string, open bool) ([]deadletter.Judgement, error) {
+	if strings.TrimSpace(arg) == "" {
+		return nil, usageErrorf("an empty name would mean every letter without an event id: give an event id, a fingerprint, or at least 4 digits of a letter's id")
+	}
 	var found []deadletter.Judgement
 	_, err := judged(ctx, d, func(l letter.Letter) bool { return !open || l.Open() }, func(j deadletter.Judgement) error {
 		if matches(j, arg) {
@@ -192,7 +192,10 @@ func pick(ctx context.Context, d *deadletter.Desk, arg string, open bool) ([]dea
 		return nil
 	})
 	if err == nil && len(found) == 0 {
-		err = &exitError{4, fmt.Errorf("no letter is named by %q: give an event id, a fingerprint, or the beginning of a letter's id", arg)}
+		if open {
+			return nil, notFoundf("no open letter is named by %q: give an event id, a fingerprint, or at least 4 digits of a letter's id; oncegate dlq explain shows letters that have ended", arg)
+		}
+		err = notFoundf("no letter is named by %q: give an event id, a fingerprint, or at least 4 digits of a letter's id", arg)
 	}
 	return found, err
 }
@@ -217,12 +220,12 @@ func (a *app) confirm(f changeFlags, what string) (bool, error) {
 	file, ok := a.in.(*os.File)
 	info, err := os.Stdin.Stat()
 	if !ok || err != nil || info.Mode()&os.ModeCharDevice == 0 || a.output != outputTable {
-		return false, &exitError{exitRefused, fmt.Errorf("there is nobody to ask whether to %s: give --yes", what)}
+		return false, refusedf("there is nobody to ask whether to %s: give --yes", what)
 	}
 	fmt.Fprintf(a.err, "%s? [y/N] ", what)
 	answer, _ := bufio.NewReader(file).ReadString('\n')
 	if strings.ToLower(strings.TrimSpace(answer)) != "y" {
-		return false, &exitError{exitRefused, fmt.Errorf("not confirmed; nothing was changed")}
+		return false, refusedf("not confirmed; nothing was changed")
 	}
 	return true, nil
 }

@@ -114,7 +114,7 @@ type author struct{ who, why string }
 
 func (f *author) add(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.why, "reason", "", "why (required)")
-	cmd.Flags().StringVar(&f.who, "operator", a.getenv("USER"), "who decides")
+	cmd.Flags().StringVar(&f.who, "operator", a.getenv("USER"), "who decides (required; default: $USER)")
 }
 
 func (f author) check() error {
@@ -179,7 +179,7 @@ func (a *app) dlqReclassifyCommand() *cobra.Command {
 			}
 			return a.changeLetters(ctx, flowsFile, args[0], "reclassify as "+string(to), change, func(d *deadletter.Desk, j deadletter.Judgement) error {
 				if j.Code.Class() != letter.ClassUncertain {
-					return &exitError{exitRefused, fmt.Errorf("its code %s is certain: it follows from the message or the record", j.Code)}
+					return refusedf("its code %s is certain: it follows from the message or the record", j.Code)
 				}
 				return d.Reclassify(ctx, j.Letter.ID, to, by.who, by.why)
 			})

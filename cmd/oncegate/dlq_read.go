@@ -249,6 +249,12 @@ func (a *app) explain(j deadletter.Judgement) {
 		review = fmt.Sprintf("%s %s, %s", j.Review.Kind, short(j.Review.ID), j.Review.State)
 	}
 	next := nextStep[j.Decision]
+	switch {
+	case j.Code == letter.CodeParked && j.Decision == deadletter.ManualReview:
+		next = "turn the flow on (enabled: true), then publish the event again"
+	case j.Code == letter.CodeWrongEnvironment:
+		next = "publish it on the bus of its own environment; or oncegate dlq resolve --as discard"
+	}
 	if !j.Letter.Open() {
 		next = "nothing: the letter has ended"
 	}
@@ -264,6 +270,7 @@ func (a *app) explain(j deadletter.Judgement) {
 		{"decision", string(v.Decision)},
 		{"rule", v.Rule},
 		{"ended", said(v.FinalStatus != "", fmt.Sprintf("%s by %s: %s", v.FinalStatus, v.ClosedBy, v.CloseReason))},
+		{"raw event", said(j.Letter.RawRef != "", j.Letter.RawRef+" in the bucket")},
 		{"seen", fmt.Sprintf("%d times, %s to %s", v.Sightings, v.FirstFailed, v.LastFailed)},
 		{"next", next},
 	} {

@@ -21,7 +21,9 @@ type flowView struct {
 	NumberOwner      string `json:"number_owner"`
 	Environment      string `json:"environment"`
 	Enabled          bool   `json:"enabled"`
+	Match            string `json:"match"`
 	KeyRule          string `json:"key_rule"`
+	Ignored          string `json:"ignored"`
 	Sensitive        bool   `json:"sensitive"`
 	Processor        string `json:"processor"`
 	ProcessorVersion string `json:"processor_version"`
@@ -68,7 +70,7 @@ func effectsOf(f *flows.Flow) []effectView {
 
 func flowOf(f *flows.Flow) flowView {
 	return flowView{
-		f.Name, f.Owner, f.NumberOwner, f.EnvironmentPath(), f.Enabled, f.KeyRule(), f.NeedsSecret(), f.Processor, f.ProcessorVersion, f.MaxAttempts,
+		f.Name, f.Owner, f.NumberOwner, f.EnvironmentPath(), f.Enabled, f.MatchRule(), f.KeyRule(), f.IgnoreRule(), f.NeedsSecret(), f.Processor, f.ProcessorVersion, f.MaxAttempts,
 		effectsOf(f),
 	}
 }
@@ -76,7 +78,7 @@ func flowOf(f *flows.Flow) flowView {
 func (a *app) flowsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "flows", Short: "Check flows.yaml"}
 	cmd.AddCommand(a.flowsCheckCommand())
-	return cmd
+	return parent(cmd)
 }
 
 func (a *app) flowsCheckCommand() *cobra.Command {
@@ -107,6 +109,7 @@ ONCEGATE_KEY_SECRET.`,
 			if err := a.printFlows(set); err != nil {
 				return err
 			}
+			fmt.Fprintf(a.err, "%d flows, no problem found\n", len(set.Flows))
 			if against == "" {
 				return nil
 			}
@@ -161,11 +164,15 @@ func (a *app) printFlows(set *flows.Set) error {
 			{"number_owner", v.NumberOwner},
 			{"environment", v.Environment},
 			{"enabled", enabled},
+			{"match", v.Match},
 			{"key", v.KeyRule},
+			{"ignored", v.Ignored},
 			{"processor", v.Processor + ", version " + v.ProcessorVersion},
 			{"max_attempts", strconv.FormatInt(v.MaxAttempts, 10)},
 		} {
-			fmt.Fprintf(a.out, "  %-13s %s\n", pair[0], inert(pair[1]))
+			if pair[1] != "" {
+				fmt.Fprintf(a.out, "  %-13s %s\n", pair[0], inert(pair[1]))
+			}
 		}
 		for _, e := range v.Effects {
 			fmt.Fprintf(a.out, "  %-13s %s\n", "effect", inert(e.String()))
@@ -215,7 +222,7 @@ func (a *app) checkChange(ctx context.Context, old, set *flows.Set) error {
 		}
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("the change is refused:\n  %s", strings.Join(problems, "\n  "))
+		return refusedf("the change is refused:\n  %s", strings.Join(problems, "\n  "))
 	}
 	fmt.Fprintln(a.err, "the change is safe: no open work has a key of an old rule")
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/strictjson"
 )
 
 // keyLine says what an event gets.
@@ -35,7 +36,8 @@ func (a *app) keyCommand() *cobra.Command {
 		Long: `Show which flow an event meets and what key it gets, without any network.
 
 Sensitive key fields need the key secret in ONCEGATE_KEY_SECRET; they are shown
-as their HMAC. The exit code is 1 where an event gets no key.`,
+as their HMAC, and another secret makes another key (the local cloud uses a fixed
+one where none is set). A file that holds an array is taken member by member. The exit code is 1 where an event gets no key.`,
 		Example: `  oncegate key events/samples/01-summary.json
   oncegate key --output jsonl events/samples
   cat event.json | oncegate key -`,
@@ -49,16 +51,38 @@ as their HMAC. The exit code is 1 where an event gets no key.`,
 			if err != nil {
 				return err
 			}
-			var lines []keyLine
-			for _, f := range files {
-				lines = append(lines, keyOf(set, f.raw, []byte(a.getenv("ONCEGATE_KEY_SECRET"))))
+			secret := a.getenv("ONCEGATE_KEY_SECRET")
+			if secret != "" && len(secret) < 32 {
+				return usageErrorf("ONCEGATE_KEY_SECRET must have at least 32 characters, as the function demands")
 			}
-			return a.printKeys(files, lines)
+			var lines []keyLine
+			var named []eventFile
+			for _, f := range members(files) {
+				named = append(named, f)
+				lines = append(lines, keyOf(set, f.raw, []byte(secret)))
+			}
+			return a.printKeys(named, lines)
 		}),
 	}
 	cmd.Flags().StringVar(&flowsFile, "flows", "", "a flows.yaml in place of the built-in one")
 	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
 	return cmd
+}
+
+// members cuts files that hold an array into their members.
+func members(files []eventFile) []eventFile {
+	var all []eventFile
+	for _, f := range files {
+		cut, err := strictjson.Members(f.raw)
+		if err != nil || len(cut) == 0 {
+			all = append(all, f)
+			continue
+		}
+		for i, raw := range cut {
+			all = append(all, eventFile{fmt.Sprintf("%s[%d]", f.name, i), raw})
+		}
+	}
+	return all
 }
 
 // loadFlows loads a flows.yaml, the built-in one for "".

@@ -18,7 +18,7 @@ func (a *app) localCommand() *cobra.Command {
 		Short: "Run oncegate on a local cloud: real SDKs and the real function, no account",
 	}
 	cmd.AddCommand(a.localDeliverCommand(), a.localUpCommand())
-	return cmd
+	return parent(cmd)
 }
 
 func (a *app) localDeliverCommand() *cobra.Command {
@@ -126,8 +126,17 @@ func (a *app) needFunction(ctx context.Context, o *stackOptions) (err error) {
 }
 
 // removeState removes what the local cloud keeps, and nothing else that may be
-// in the folder.
+// in the folder: not while another command uses it, and nothing at all where
+// nothing tells that the folder is a local cloud's.
 func removeState(stateDir string) error {
+	if _, err := os.Stat(filepath.Join(stateDir, "tablestore.db")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c, err := openCloud(stateDir)
+	if err != nil {
+		return err
+	}
+	c.Close()
 	for _, name := range stateFiles {
 		if err := os.Remove(filepath.Join(stateDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove local state: %w", err)

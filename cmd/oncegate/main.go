@@ -1,8 +1,8 @@
 // Command oncegate works on tasks and events: it runs the whole path on a local
 // cloud, shows what key an event gets, and reads the records.
 //
-// stdout is data, stderr is progress. Exit codes: 0 done, 1 failed, 2 usage, 130
-// interrupted.
+// stdout is data, stderr is progress. Exit codes: 0 done, 1 failed, 2 usage, 3
+// refused, 4 nothing found, 130 interrupted.
 package main
 
 import (
@@ -22,6 +22,8 @@ import (
 const (
 	exitFailed      = 1
 	exitUsage       = 2
+	exitRefused     = 3 // a rule or a missing confirmation refuses
+	exitNotFound    = 4
 	exitInterrupted = 130
 )
 
@@ -44,6 +46,29 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.err }
+
+func notFoundf(format string, args ...any) error {
+	return &exitError{exitNotFound, fmt.Errorf(format, args...)}
+}
+
+func refusedf(format string, args ...any) error {
+	return &exitError{exitRefused, fmt.Errorf(format, args...)}
+}
+
+// parent makes a command that only holds others refuse what is none of them.
+func parent(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usageErrorf("%q is no command of %q", args[0], cmd.CommandPath())
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		_ = cmd.Help()
+		return usageErrorf("%s needs a command", cmd.CommandPath())
+	}
+	return cmd
+}
 
 func usageErrorf(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
@@ -79,7 +104,7 @@ func run(args []string, in io.Reader, out, errOut io.Writer, getenv func(string)
 		exit = &exitError{exitUsage, err}
 	}
 	if ctx.Err() != nil {
-		exit = &exitError{exitInterrupted, errors.New("interrupted; what was stored stays, and the same command goes on from there")}
+		exit = &exitError{exitInterrupted, errors.New("interrupted; what was stored stays")}
 	}
 	if text := exit.Error(); text != "" {
 		fmt.Fprintf(errOut, "oncegate: %s\n", text)

@@ -30,7 +30,8 @@ An outcome_unknown asks whether a side effect has happened:
 
 A conflict asks which of two inputs of one key holds:
   keep_old             the record's input; the refused one is rejected
-  use_new              the refused input; not once anything may have happened outside
+  use_new              the refused input; not once the task has SUCCEEDED or
+                       anything may have happened outside
   discard              the refused input is rejected
 
 The answer is stored on the condition that the review is as it was shown. The
@@ -54,8 +55,6 @@ the answer is stored, and the call to make is printed.`,
 				return usageErrorf("--reason is needed: it is what the next person reads")
 			case reviewer == "":
 				return usageErrorf("--reviewer is needed: who answers")
-			case answer == idempotency.ResolvedDone && recordID == "":
-				return usageErrorf("confirmed_done needs --target-record-id: the record's number at the target")
 			}
 			target, err := a.chosenTarget()
 			if err != nil {
@@ -66,7 +65,7 @@ the answer is stored, and the call to make is printed.`,
 				if err != nil {
 					return err
 				}
-				answered, err := answerReview(ctx, idempotency.NewReviews(store), id, answer, reviewer, reason, recordID)
+				answered, err := answerReview(ctx, idempotency.NewReviews(store), idempotency.NewTable(store, idempotency.DefaultPolicy()), id, answer, reviewer, reason, recordID)
 				if err != nil {
 					return err
 				}
@@ -86,7 +85,7 @@ the answer is stored, and the call to make is printed.`,
 				return err
 			}
 			defer s.Close()
-			shown, err := answerReview(ctx, idempotency.NewReviews(s.store), id, answer, reviewer, reason, recordID)
+			shown, err := answerReview(ctx, idempotency.NewReviews(s.store), idempotency.NewTable(s.store, idempotency.DefaultPolicy()), id, answer, reviewer, reason, recordID)
 			if err != nil {
 				return err
 			}
@@ -100,7 +99,7 @@ the answer is stored, and the call to make is printed.`,
 	cmd.Flags().StringVar(&as, "as", "", "the answer (required)")
 	cmd.Flags().StringVar(&reason, "reason", "", "why (required)")
 	cmd.Flags().StringVar(&recordID, "target-record-id", "", "with confirmed_done: the record's number at the target")
-	cmd.Flags().StringVar(&reviewer, "reviewer", a.getenv("USER"), "who answers")
+	cmd.Flags().StringVar(&reviewer, "reviewer", a.getenv("USER"), "who answers (required; default: $USER)")
 	a.stackFlags(cmd, &o)
 	cmd.Flags().StringVar(&a.target, "target", "", "local or cloud (default: cloud where ONCEGATE_TABLESTORE_ENDPOINT is set, else local)")
 	a.outputFlag(cmd, outputTable, outputJSON)
@@ -121,7 +120,7 @@ func texts[T ~string](all []T) []string {
 
 // answerReview stores a person's answer. The same answer to a review that has it
 // already is fine: it is carried out again.
-func answerReview(ctx context.Context, reviews *idempotency.Reviews, id string, as idempotency.Resolution, reviewer, reason, recordID string) (idempotency.Review, error) {
+func answerReview(ctx context.Context, reviews *idempotency.Reviews, tasks *idempotency.Table, id string, as idempotency.Resolution, reviewer, reason, recordID string) (idempotency.Review, error) {
 	shown, err := findReview(ctx, reviews, id)
 	if err != nil {
 		return shown, err
@@ -129,11 +128,34 @@ func answerReview(ctx context.Context, reviews *idempotency.Reviews, id string, 
 	if shown.State == idempotency.ReviewClosed && shown.Resolution == as {
 		return shown, nil
 	}
+	if as == idempotency.ResolvedDone && recordID == "" && shown.EffectKind != idempotency.TargetOpaque {
+		return shown, usageErrorf("confirmed_done needs --target-record-id: the record's number at the target")
+	}
+	if as == idempotency.ResolvedUseNew {
+		if err := mayUseNew(ctx, tasks, shown); err != nil {
+			return shown, err
+		}
+	}
 	answered, err := shown.Answer(as, reviewer, reason, recordID, time.Now())
 	if err != nil {
-		return shown, err
+		return shown, refusedf("%w", err)
 	}
 	return answered, reviews.Close(ctx, shown, answered)
+}
+
+// mayUseNew says no before an answer is stored that the function would refuse.
+func mayUseNew(ctx context.Context, tasks *idempotency.Table, r idempotency.Review) error {
+	rec, ok, err := tasks.Get(ctx, r.Key)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return notFoundf("the review's task is gone")
+	}
+	if _, err := tasks.PlanUseNew(rec, r, time.Now()); err != nil {
+		return refusedf("%w; the review stays open: keep_old and discard are possible, and new content needs a new business number or version", err)
+	}
+	return nil
 }
 
 // carryOut calls the function with the review's id.
@@ -178,7 +200,7 @@ func (a *app) printToCarryOut(r idempotency.Review) error {
 
 func (a *app) printResolved(r idempotency.Review, result handler.Result) error {
 	if result.ErrorCode == idempotency.CodeInvalidRequest && result.Reason != "" {
-		return fmt.Errorf("the answer is stored, and the function refuses to carry it out: %s", result.Reason)
+		return refusedf("the answer is stored, and the function refuses to carry it out: %s", result.Reason)
 	}
 	if a.output == outputJSON {
 		return printJSON(a.out, struct {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
 )
 
@@ -55,7 +56,7 @@ func (a *app) reviewCommand() *cobra.Command {
   oncegate review resolve 5f0c --as confirmed_done --target-record-id 4711 --reason "seen in the ERP"`,
 	}
 	cmd.AddCommand(a.reviewListCommand(), a.reviewShowCommand(), a.reviewResolveCommand())
-	return cmd
+	return parent(cmd)
 }
 
 func (a *app) reviewListCommand() *cobra.Command {
@@ -165,7 +166,7 @@ func findReview(ctx context.Context, reviews *idempotency.Reviews, id string) (i
 	case err != nil:
 		return idempotency.Review{}, err
 	case len(found) == 0 && next == "":
-		return idempotency.Review{}, fmt.Errorf("there is no review whose id begins with %s", id)
+		return idempotency.Review{}, notFoundf("there is no review whose id begins with %s", id)
 	case len(found) != 1 || next != "":
 		return idempotency.Review{}, fmt.Errorf("more than one id begins with %s: give more of it", id)
 	}
@@ -189,6 +190,8 @@ func (a *app) printReview(v reviewView) error {
 		{"assignee", v.Assignee},
 		{"record_status", string(v.RecordStatus) + " when the question arose"},
 		{"record_digest", v.RecordDigest + " the input that holds"},
+		{"record_input", "tasks/" + v.Key + "/input.json in the bucket"},
+		{"refused_event", said(v.Kind == idempotency.ReviewConflict, "dead-letters/"+letter.ID(v.EventSource, v.EventID, v.EventDigest)+"/event.bin in the bucket")},
 		{"event_digest", said(v.Kind == idempotency.ReviewConflict, v.EventDigest+" the input that was refused")},
 		{"effect", said(v.Effect != "", fmt.Sprintf("%s, target %s, sent by attempt %d", v.Effect, v.EffectKind, v.Attempt))},
 		{"effect_key", v.EffectKey},

@@ -54,11 +54,11 @@ func openCloud(stateDir string) (*cloud, error) {
 	c := new(cloud)
 	var err error
 	if c.ots, err = otstest.New(otstest.Options{Dir: stateDir, Instance: localInstance, Credentials: &c.creds}); err != nil {
-		return nil, err
+		return nil, inUse(stateDir, err)
 	}
 	if c.oss, err = osstest.New(osstest.Options{Dir: stateDir, Credentials: &c.creds}); err != nil {
 		c.ots.Close()
-		return nil, err
+		return nil, inUse(stateDir, err)
 	}
 	if c.store, err = localTablestore(c.ots, &c.creds); err != nil {
 		c.Close()
@@ -72,6 +72,11 @@ func openCloud(stateDir string) (*cloud, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// inUse says what to do where another command holds the state.
+func inUse(stateDir string, err error) error {
+	return fmt.Errorf("%w\nIf `oncegate local up` or another command is working on %s: wait for it, stop it, or use what `local up --output env` prints and --target cloud", err, stateDir)
 }
 
 // localTablestore is the command's own client of a local Tablestore, in process.
@@ -251,7 +256,7 @@ func buildFunction(ctx context.Context, stateDir string) (string, error) {
 	cmd := exec.CommandContext(ctx, goTool, "build", "-o", binary, functionPackage)
 	cmd.Stdout, cmd.Stderr = &messages, &messages
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build function: %w\n%s\nRun this inside a clone of oncegate, or give a built binary with --function", err, bytes.TrimSpace(messages.Bytes()))
+		return "", fmt.Errorf("build function: %w\n%s\nOutside a clone of oncegate there is nothing to build: run this inside one, or give a built binary with --function", err, bytes.TrimSpace(messages.Bytes()))
 	}
 	return binary, nil
 }

@@ -81,7 +81,7 @@ func (a *app) openState() (*state, error) {
 	var creds cloudtest.Credentials
 	server, err := otstest.New(otstest.Options{Dir: a.stateDir, Credentials: &creds})
 	if err != nil {
-		return nil, err
+		return nil, inUse(a.stateDir, err)
 	}
 	store, err := localTablestore(server, &creds)
 	if err != nil {

@@ -62,8 +62,8 @@ func (a *app) taskCommand() *cobra.Command {
 		Example: `  oncegate task list --status FAILED_FINAL
   oncegate task show 423fb1e078de`,
 	}
-	cmd.AddCommand(a.taskShowCommand(), a.taskHistoryCommand(), a.taskFindCommand(), a.taskListCommand(), a.taskApproveCommand())
-	return cmd
+	cmd.AddCommand(a.taskShowCommand(), a.taskHistoryCommand(), a.taskFindCommand(), a.taskListCommand(), a.taskOutputCommand(), a.taskApproveCommand())
+	return parent(cmd)
 }
 
 func (a *app) taskShowCommand() *cobra.Command {
@@ -106,7 +106,7 @@ func findRecord(ctx context.Context, records *idempotency.Table, key string) (id
 	if len(key) == 64 {
 		r, ok, err := records.Get(ctx, key)
 		if err == nil && !ok {
-			err = fmt.Errorf("there is no task with key %s", key)
+			err = notFoundf("there is no task with key %s", key)
 		}
 		return r, err
 	}
@@ -116,7 +116,7 @@ func findRecord(ctx context.Context, records *idempotency.Table, key string) (id
 	case err != nil:
 		return idempotency.Record{}, err
 	case len(found) == 0 && next == "":
-		return idempotency.Record{}, fmt.Errorf("there is no task whose key begins with %s", key)
+		return idempotency.Record{}, notFoundf("there is no task whose key begins with %s", key)
 	case len(found) != 1 || next != "":
 		return idempotency.Record{}, fmt.Errorf("more than one key begins with %s: give more of it", key)
 	}

@@ -115,7 +115,7 @@ the key secret in ONCEGATE_KEY_SECRET (locally a fixed one is used).`,
 				return err
 			}
 			if !ok {
-				return fmt.Errorf("there is no task of these fields: their key would be %s", key.Hex)
+				return notFoundf("there is no task of these fields: their key would be %s", key.Hex)
 			}
 			return a.printRecord(r)
 		}),

@@ -87,9 +87,9 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 	return fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, err)
 }
 
-// Close ends an open letter. One that is closed already, or that is not there,
+// Close ends an open letter, with who and why. One that is closed already, or that is not there,
 // is left as it is.
-func (t *Table) Close(ctx context.Context, id string, end FinalStatus, now time.Time) error {
+func (t *Table) Close(ctx context.Context, id string, end FinalStatus, who, why string, now time.Time) error {
 	for range rounds {
 		stored, ok, err := t.Get(ctx, id)
 		if err != nil {
@@ -99,7 +99,7 @@ func (t *Table) Close(ctx context.Context, id string, end FinalStatus, now time.
 			return nil
 		}
 		err = t.store.Update(ctx, LetterTable, id, aliyun.Row{
-			"revision": stored.Revision + 1, "final_status": string(end), "closed_at": now.UnixMilli(),
+			"revision": stored.Revision + 1, "final_status": string(end), "closed_at": now.UnixMilli(), "closed_by": who, "close_reason": why,
 		}, stored.Revision)
 		if err == nil {
 			return nil

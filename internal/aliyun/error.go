@@ -3,6 +3,7 @@ package aliyun
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/aliyun/aliyun-oss-go-sdk/oss"
@@ -70,6 +71,7 @@ func tablestoreError(op string, err error) error {
 	e := &Error{Service: "tablestore", Op: op, Kind: KindUnknown, err: err}
 	var ots *tablestore.OtsError
 	if !errors.As(err, &ots) {
+		e.Code = noConnection(err)
 		return e
 	}
 	e.Code, e.Status, e.RequestID = safeToken(ots.Code), ots.HttpStatusCode, safeToken(ots.RequestId)
@@ -104,6 +106,7 @@ func ossError(op string, err error) error {
 	case errors.As(err, &status):
 		e.Status = status.Got()
 	default:
+		e.Code = noConnection(err)
 		return e
 	}
 	switch {
@@ -122,6 +125,16 @@ func ossError(op string, err error) error {
 		e.Kind = KindInvalid
 	}
 	return e
+}
+
+// noConnection names a call that never left: a name that does not resolve, or
+// an address where nobody listens.
+func noConnection(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return "NoConnection"
+	}
+	return ""
 }
 
 // safeToken keeps codes and ids and drops anything that could be a text with
