@@ -39,7 +39,7 @@ func TestKilledAtEveryCallOfADeliveryWithEffects(t *testing.T) {
 	}{
 		{work{"notice", "N-1", "Order 17"}, []string{modelCall, claimCall, noticeCall, updateCall}},
 		{work{"message", "N-1", "Order 17"}, []string{modelCall, claimCall, robotCall, updateCall}},
-		{work{"record", "N-1", "Order 17"}, []string{claimCall, findCall, createCall, updateCall}},
+		{work{"record", "N-1", "Order 17"}, []string{claimCall, findCall, createCall, findCall, updateCall}},
 		{work{"publish", "N-1", "Order 17"}, []string{modelCall, claimCall, draftCall(work{"publish", "N-1", ""}), updateCall, claimCall, noticeCall, updateCall}},
 	} {
 		w := newWorld(t, watchedEffects)
