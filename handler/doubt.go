@@ -119,7 +119,7 @@ func (d *delivery) settleSent(ctx context.Context, rec idempotency.Record, claim
 func (l *ledger) findOut(ctx context.Context, e idempotency.TaskEffect, row *idempotency.Effect, declared *flows.DeclaredEffect) error {
 	move := idempotency.MoveUnknown
 	if declared != nil {
-		move, _ = idempotency.NextMove(row, declared.EffectSpec, l.o.Now())
+		move, _ = idempotency.NextMove(row, l.spec(declared), l.o.Now())
 	}
 	switch move {
 	case idempotency.MoveWait:

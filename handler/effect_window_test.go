@@ -20,8 +20,8 @@ func TestS39_AnIdempotentTargetIsTrustedWhileItRemembers(t *testing.T) {
 		after time.Duration
 		want  handler.Decision
 	}{
-		"just inside":   {2*time.Hour - 5*time.Second - 2*time.Millisecond, handler.DecisionExecuted},
-		"at the edge":   {2*time.Hour - 5*time.Second, handler.DecisionOutcomeUnknown},
+		"just inside":   {2*time.Hour - 5*time.Second - policy.Margin - 2*time.Millisecond, handler.DecisionExecuted},
+		"at the edge":   {2*time.Hour - 5*time.Second - policy.Margin, handler.DecisionOutcomeUnknown},
 		"long after it": {48 * time.Hour, handler.DecisionOutcomeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestS39_AReadableTargetIsLookedUpOnceItShowsTheWrite(t *testing.T) {
 				w.targets.Faults.Add(cloudtest.Fault{Op: "CreateRecord", Phase: phase, Kind: cloudtest.Drop})
 				sentAt := time.Now()
 				w.retried(w.deliver(w.instance(), raw), idempotency.CodeTemporaryUnavailable)
-				window := sentAt.Add(30*time.Minute + 5*time.Second)
+				window := sentAt.Add(30*time.Minute + 5*time.Second + policy.Margin)
 				if r := w.task(); r.NotBefore.Before(window.Truncate(time.Millisecond)) || r.NotBefore.After(window.Add(time.Second)) {
 					t.Errorf("not before %s, want the window's end %s", r.NotBefore, window)
 				}

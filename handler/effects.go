@@ -24,7 +24,8 @@ type ledger struct {
 // openLedger reads the rows of effects that an earlier attempt may have left.
 func (d *delivery) openLedger(ctx context.Context, rec idempotency.Record) (*ledger, error) {
 	l := &ledger{delivery: d, known: rec, rows: map[string]*idempotency.Effect{}}
-	if rec.Attempt <= 1 {
+	// A fence that use_new has left is there before the first attempt.
+	if rec.Attempt <= 1 && len(rec.SupersededDigests) == 0 {
 		return l, nil
 	}
 	for _, e := range rec.Effects {
@@ -34,9 +35,18 @@ func (d *delivery) openLedger(ctx context.Context, rec idempotency.Record) (*led
 		}
 		if ok {
 			l.note(row)
+		} else {
+			l.known = l.known.Knows(idempotency.TaskEffect{Name: e.Name, Key: e.Key, Kind: e.Kind})
 		}
 	}
 	return l, nil
+}
+
+// spec is an effect as declared, with the margin that all clocks here share.
+func (l *ledger) spec(declared *flows.DeclaredEffect) idempotency.EffectSpec {
+	s := declared.EffectSpec
+	s.Margin = l.o.Policy.Margin
+	return s
 }
 
 // note remembers what is known of an effect.
@@ -88,7 +98,7 @@ func (l *ledger) one(ctx context.Context, e idempotency.TaskEffect, output artif
 		return l.undeclared(ctx, row, target)
 	}
 	call := l.call(e, declared, output.Body)
-	move, until := idempotency.NextMove(row, declared.EffectSpec, l.o.Now())
+	move, until := idempotency.NextMove(row, l.spec(declared), l.o.Now())
 	if move == idempotency.MoveLookUp {
 		found, err := l.lookUp(ctx, row, declared, call, declared.Timeout)
 		if err != nil {
@@ -123,6 +133,11 @@ func (l *ledger) one(ctx context.Context, e idempotency.TaskEffect, output artif
 	if err != nil {
 		if errors.Is(err, idempotency.ErrSentElsewhere) {
 			l.note(sent)
+		} else {
+			// Its row may be there: the task must not end before that is known.
+			l.known = l.known.Knows(idempotency.TaskEffect{
+				Name: e.Name, Key: e.Key, Kind: declared.Kind, State: idempotency.EffectSent, Outcome: idempotency.OutcomeSentUnknown,
+			})
 		}
 		return storageFailure("ots:", err), err
 	}
@@ -224,7 +239,7 @@ func (l *ledger) send(
 		l.note(sent)
 		f := lostFailure(ctx, target, "the target's answer was lost")
 		if sent.Kind == idempotency.TargetReadable {
-			f.Window = sent.SentAt.Add(sent.Timeout + declared.VisibleAfter).Sub(now)
+			f.Window = sent.SentAt.Add(sent.Timeout + declared.VisibleAfter + l.o.Policy.Margin).Sub(now)
 		}
 		return f, err
 	}

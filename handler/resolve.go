@@ -119,6 +119,15 @@ func (d *delivery) useNew(ctx context.Context, review idempotency.Review, rec id
 	} else if left != "" {
 		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Status: rec.Status, Reason: "effect " + left + " of the old input may have happened"}, nil
 	}
+	// The plan is asked before anything is fenced, so that a refusal leaves no trace.
+	if _, err := d.o.Tasks.PlanUseNew(rec, review, d.o.Now()); err != nil {
+		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Status: rec.Status, Reason: err.Error()}, nil
+	}
+	if left, err := d.fence(ctx, rec, review); err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	} else if left != "" {
+		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Status: rec.Status, Reason: "effect " + left + " of the old input may have happened"}, nil
+	}
 	next, err := d.o.Tasks.PlanUseNew(rec, review, d.o.Now())
 	if err != nil {
 		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Status: rec.Status, Reason: err.Error()}, nil
@@ -136,6 +145,32 @@ func (d *delivery) openEffect(ctx context.Context, rec idempotency.Record) (stri
 		}
 		if ok && row.State != idempotency.EffectRefused {
 			return e.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// fence makes sure that no effect of the old input can be sent any more: a row
+// that a dead run has on its way fails on the fence. left names an effect that is
+// not known to have left nothing.
+func (d *delivery) fence(ctx context.Context, rec idempotency.Record, review idempotency.Review) (left string, err error) {
+	for _, e := range rec.Effects {
+		row, ok, err := d.o.Ledger.Get(ctx, e.Key)
+		if err != nil {
+			return "", err
+		}
+		var stored *idempotency.Effect
+		if ok {
+			if stored = &row; row.State != idempotency.EffectRefused {
+				return e.Name, nil
+			}
+		}
+		fenced, err := d.o.Ledger.Fence(ctx, stored, rec, e, review.ID, d.o.Now())
+		if errors.Is(err, idempotency.ErrSentElsewhere) && fenced.State != idempotency.EffectRefused {
+			return e.Name, nil
+		}
+		if err != nil && !errors.Is(err, idempotency.ErrSentElsewhere) {
+			return "", err
 		}
 	}
 	return "", nil
@@ -195,33 +230,46 @@ func (d *delivery) settleResolved(ctx context.Context, rec, next idempotency.Rec
 }
 
 // answered carries out the answers that people have given about the effects of a
-// task in doubt; moved says that the task has gone on.
+// task in doubt, and those whose rows have moved on without the task; moved says
+// that the task goes on.
 func (d *delivery) answered(ctx context.Context, rec idempotency.Record) (moved bool, err error) {
+	known, by := rec, idempotency.Review{}
 	for _, e := range rec.Effects {
 		if e.State != idempotency.EffectUnknown {
 			continue
 		}
 		row, ok, err := d.o.Ledger.Get(ctx, e.Key)
-		if err != nil {
+		if err != nil || !ok {
 			return false, err
-		}
-		if !ok {
-			continue
 		}
 		review, ok, err := d.o.Reviews.Get(ctx, idempotency.OutcomeID(e.Key, row.Attempt))
 		if err != nil {
 			return false, err
 		}
-		if !ok || review.State != idempotency.ReviewClosed {
-			continue
+		if row.State == idempotency.EffectUnknown {
+			if !ok || review.State != idempotency.ReviewClosed {
+				return false, nil
+			}
+			if row, err = d.o.Ledger.Resolve(ctx, row, review, d.o.Now()); err != nil {
+				return false, err
+			}
 		}
-		r, err := d.settleDoubt(ctx, review, rec)
-		if err != nil {
-			return false, err
-		}
-		if r.Status != "" && r.Status != idempotency.StatusOutcomeUnknown {
-			return true, nil
+		known = known.Knows(row.In())
+		if by.ID = idempotency.OutcomeID(e.Key, row.Attempt); ok {
+			by = review
 		}
 	}
-	return false, nil
+	if by.ID == "" {
+		return false, nil
+	}
+	next, err := d.o.Tasks.PlanResolved(known, by, d.o.Now())
+	if err != nil {
+		return false, err
+	}
+	stored, err := d.o.Tasks.Settle(ctx, rec, next)
+	if err != nil {
+		return false, err
+	}
+	d.transition(ctx, stored)
+	return true, nil
 }

@@ -75,6 +75,9 @@ type EffectSpec struct {
 	KeyTTL time.Duration
 	// VisibleAfter is how long a readable target may hide a write.
 	VisibleAfter time.Duration
+	// Margin is how far the clock that wrote SENT and the one that judges it may
+	// be apart. It is the policy's, not declared.
+	Margin time.Duration
 }
 
 // TaskEffect is what a task row knows of one declared effect: its name and key
@@ -154,11 +157,11 @@ func NextMove(stored *Effect, s EffectSpec, now time.Time) (m Move, until time.T
 		switch stored.Kind {
 		case TargetIdempotent:
 			// A copy must arrive while the target still remembers the first one.
-			if s.KeyTTL == 0 || now.Add(s.Timeout).Before(stored.FirstSentAt.Add(s.KeyTTL)) {
+			if s.KeyTTL == 0 || now.Add(s.Timeout+s.Margin).Before(stored.FirstSentAt.Add(s.KeyTTL)) {
 				return MoveSend, time.Time{}
 			}
 		case TargetReadable:
-			until := stored.SentAt.Add(stored.Timeout + s.VisibleAfter)
+			until := stored.SentAt.Add(stored.Timeout + s.VisibleAfter + s.Margin)
 			if now.Before(until) {
 				return MoveWait, until
 			}
@@ -197,6 +200,20 @@ func (p Policy) Send(stored *Effect, s Sending) Effect {
 
 // errEffectState is in the chain of every effect transition that does not exist.
 var errEffectState = errors.New("the effect is in another state")
+
+// Fence is the row of an effect that a run may still be about to write: REFUSED,
+// so that a write on its way fails. by names what put it there.
+func (p Policy) Fence(stored *Effect, task Record, e TaskEffect, by string, now time.Time) Effect {
+	next := Effect{
+		Key: e.Key, TaskKey: task.Key, Name: e.Name, Kind: e.Kind, RecordVersion: RecordVersion,
+		Flow: task.Flow, Environment: task.Environment, Attempt: task.Attempt,
+	}
+	if stored != nil {
+		next = *stored
+	}
+	next.State, next.Owner, next.Outcome = EffectRefused, by, OutcomeConfirmedRetryable
+	return p.effectStep(next, now, by, "")
+}
 
 // Settle is the row of an effect that happened. outcome is OutcomeTargetExists
 // where the target had it already, "" where this request made it.

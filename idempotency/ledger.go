@@ -53,6 +53,21 @@ func (l *Ledger) Send(ctx context.Context, stored *Effect, s Sending) (Effect, e
 	return e, ErrSentElsewhere
 }
 
+// Fence writes a REFUSED row over none or another REFUSED one. ErrSentElsewhere
+// comes with the row that is there instead.
+func (l *Ledger) Fence(ctx context.Context, stored *Effect, task Record, e TaskEffect, by string, now time.Time) (Effect, error) {
+	result, row, err := write(ctx, l.store, stored, l.policy.Fence(stored, task, e, by, now), l.Get)
+	switch {
+	case err != nil:
+		return Effect{}, fmt.Errorf("fence effect: %w", err)
+	case result == won:
+		return row, nil
+	case result == notApplied:
+		return Effect{}, fmt.Errorf("fence effect: %w: the write was not applied", ErrUnavailable)
+	}
+	return row, ErrSentElsewhere
+}
+
 // Settle writes that the effect happened.
 func (l *Ledger) Settle(ctx context.Context, e Effect, owner string, now time.Time, recordID string, outcome Outcome) (Effect, error) {
 	next, err := l.policy.Settle(e, owner, now, recordID, outcome)

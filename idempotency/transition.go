@@ -268,7 +268,7 @@ func (p Policy) Fail(r Record, owner string, now time.Time, f Failure) (Record, 
 	r.LastErrorSummary = cut(f.Summary)
 	// While a request may have arrived the task is not over: the next delivery
 	// finds out first.
-	if (final || r.Attempt >= r.AttemptBudget) && !r.has(EffectSent) {
+	if (final || r.Attempt >= r.AttemptBudget) && !r.has(EffectSent) && !r.has(EffectUnknown) {
 		r.Status, r.NotBefore = StatusFailedFinal, time.Time{}
 	} else {
 		r.Status = StatusFailedRetryable

@@ -27,7 +27,8 @@ func (k *checker) effectRow(key string, beforeRow, row aliyun.Row) {
 		ok = true
 	case "SENT>SENT":
 		ok = e.Kind != idempotency.TargetOpaque && e.Attempt > before.Attempt
-	case "UNKNOWN>SETTLED", "UNKNOWN>REFUSED":
+	case "UNKNOWN>SETTLED", "UNKNOWN>REFUSED", ">REFUSED", "REFUSED>REFUSED":
+		// The last two are fences: another input is to hold.
 		ok = k.reviews()[e.Owner] != nil
 	}
 	if !ok {
