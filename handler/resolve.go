@@ -192,6 +192,10 @@ func (d *delivery) settleDoubt(ctx context.Context, review idempotency.Review, r
 	if row, err = d.o.Ledger.Resolve(ctx, row, review, d.o.Now()); err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}
+	if rec.Status == idempotency.StatusRunning && !d.o.Now().After(rec.LeaseUntil) {
+		// The run may be about to write that it waits for this very answer.
+		return d.retry(idempotency.CodeInProgress, errors.New("a run holds the task"))
+	}
 	if rec.Status != idempotency.StatusOutcomeUnknown {
 		return d.carriedOut(rec), nil
 	}
