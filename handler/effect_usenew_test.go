@@ -143,6 +143,9 @@ func TestUseNewAfterTheLeaseOfADeadRun(t *testing.T) {
 		v := w.conflicting(right)
 		w.answer(v, idempotency.ResolvedUseNew, "")
 		w.resolved(v.ID)
+		if e := w.row("notice", idempotency.EffectRefused); e.Owner != v.ID {
+			t.Errorf("the dead run can still send: the row is %s's", e.Owner)
+		}
 		w.acked(w.deliver(w.instance(), right), handler.DecisionExecuted)
 		w.acked(w.deliver(w.instance(), wrong), handler.DecisionConflict)
 		if w.happened() != 1 {

@@ -200,6 +200,36 @@ func TestOfTwoRunsOneSends(t *testing.T) {
 	}
 }
 
+func TestAFencedEffectCannotBeSentByARunThatReadBefore(t *testing.T) {
+	for _, from := range []EffectState{"", EffectRefused} {
+		t.Run("from "+string(from), func(t *testing.T) {
+			s := newStand(t)
+			l, before := s.begin(from)
+			task := taskOf(ownerA, 1)
+			if _, err := l.Fence(t.Context(), before, task, task.Effects[0], "v1", start); err != nil {
+				t.Fatal(err)
+			}
+			got, err := l.Send(t.Context(), before, sendingOf(TargetOpaque, ownerA, 1, start))
+			if !errors.Is(err, ErrSentElsewhere) || got.State != EffectRefused || got.Owner != "v1" {
+				t.Errorf("got %v, %s of %s", err, got.State, got.Owner)
+			}
+		})
+	}
+}
+
+func TestAFenceThatComesTooLateSaysWhoSent(t *testing.T) {
+	s := newStand(t)
+	l, _ := s.begin("")
+	task := taskOf(ownerA, 1)
+	if _, err := l.Send(t.Context(), nil, sendingOf(TargetOpaque, ownerA, 1, start)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := l.Fence(t.Context(), nil, task, task.Effects[0], "v1", start)
+	if !errors.Is(err, ErrSentElsewhere) || got.State != EffectSent || got.Owner != ownerA {
+		t.Errorf("got %v, %s of %s", err, got.State, got.Owner)
+	}
+}
+
 func TestResolveThatIsWrittenAlreadyWritesNothing(t *testing.T) {
 	for r, state := range map[Resolution]EffectState{ResolvedDone: EffectSettled, ResolvedCompensated: EffectSettled, ResolvedNotDone: EffectRefused} {
 		s := newStand(t)
