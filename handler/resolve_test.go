@@ -118,6 +118,24 @@ func TestS37_AfterAPersonsAnswerTheSecondEffectStillRuns(t *testing.T) {
 	}
 }
 
+func TestAnAnswerWhoseCallNeverCameIsCarriedOutByTheNextDelivery(t *testing.T) {
+	inEffectWorld(t, targettest.Options{}, []string{alarm, notice}, func(t *testing.T, w *effectWorld) {
+		raw := place("e1", "17", 5)
+		v := w.doubted(raw, cloudtest.After)
+		w.answer(v, idempotency.ResolvedDone, "msg-7")
+		w.retried(w.deliver(w.instance(), raw), idempotency.CodeTemporaryUnavailable)
+		if e := w.row("alarm", idempotency.EffectSettled); e.TargetRecordID != "msg-7" || e.Reviewer != "li" {
+			t.Errorf("row %+v", e)
+		}
+		w.stands(idempotency.StatusFailedRetryable, 1)
+		w.acked(w.deliver(w.instance(), raw), handler.DecisionExecuted)
+		w.stands(idempotency.StatusSucceeded, 2)
+		if w.happened() != 2 || w.targets.Faults.Calls()["Robot"] != 1 {
+			t.Errorf("%d effects, calls %v", w.happened(), w.targets.Faults.Calls())
+		}
+	})
+}
+
 func TestRepeatedAnswersChangeNothing(t *testing.T) {
 	inEffectWorld(t, targettest.Options{}, []string{alarm}, func(t *testing.T, w *effectWorld) {
 		v := w.doubted(place("e1", "17", 5), cloudtest.After)
