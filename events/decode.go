@@ -125,16 +125,17 @@ func (e *Event) setAttributes() Reason {
 			return ReasonAttributeLen
 		}
 	}
+	// The SDK trims blanks, so what it made of a text is what is judged.
 	e.SetID(texts["id"])
-	if texts["id"] == "" || e.FieldErrors["id"] != nil {
+	if e.ID() == "" || e.FieldErrors["id"] != nil {
 		return ReasonID
 	}
 	e.SetSource(texts["source"])
-	if texts["source"] == "" || e.FieldErrors["source"] != nil {
+	if strings.TrimSpace(texts["source"]) == "" || e.FieldErrors["source"] != nil {
 		return ReasonSource
 	}
 	e.SetType(texts["type"])
-	if texts["type"] == "" || e.FieldErrors["type"] != nil {
+	if e.Type() == "" || e.FieldErrors["type"] != nil {
 		return ReasonType
 	}
 	if s := texts["subject"]; s != "" {

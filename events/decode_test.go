@@ -76,6 +76,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"no source", `{"specversion":"1.0","id":"a","type":"t"}`, ReasonSource},
 		{"a source that is no URI reference", `{"specversion":"1.0","id":"a","source":"%zz","type":"t"}`, ReasonSource},
 		{"no type", `{"specversion":"1.0","id":"a","source":"s"}`, ReasonType},
+		{"blank type", `{"specversion":"1.0","id":"a","source":"s","type":" "}`, ReasonType},
+		{"blank id", `{"specversion":"1.0","id":" ","source":"s","type":"t"}`, ReasonID},
+		{"blank source", `{"specversion":"1.0","id":"a","source":" ","type":"t"}`, ReasonSource},
 		{"both kinds of data", `{"specversion":"1.0","id":"a","data":1,"data_base64":"AA==",` + rest, ReasonTwoData},
 		{"broken base64", `{"specversion":"1.0","id":"a","data_base64":"A",` + rest, ReasonBase64},
 		{"a number as base64", `{"specversion":"1.0","id":"a","data_base64":1,` + rest, ReasonBase64},
@@ -162,6 +165,9 @@ func FuzzDecode(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Add([]byte(`{"specversion":"1.0","id":"a","source":"s","type":"t","data_base64":"AA=="}`))
+	f.Add([]byte(`{"specversion":"1.0","id":" ","source":" ","type":" "}`))
+	f.Add([]byte(`{"specversion":"1.0","id":"a","source":"s","type":" "}`))
+	f.Add([]byte(`{"specversion":"1.0","id":"a","source":" ","type":"t"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		e, err := Decode(raw)
 		if err != nil {
