@@ -120,6 +120,8 @@ type Record struct {
 	EffectsOpen bool
 
 	Reviewer         string
+	ReplayBatchID    string // approved plan that opened the task again last
+	Abandoned        bool   // FAILED_FINAL because its last letter was discarded or expired
 	Flow             string
 	Environment      string
 	Source           string
@@ -175,6 +177,10 @@ func (r Record) Columns() (aliyun.Row, error) {
 		c.Text("effects_open", "true")
 	}
 	c.Text("reviewer", r.Reviewer)
+	c.Text("replay_batch_id", r.ReplayBatchID)
+	if r.Abandoned {
+		c.Text("abandoned", "true")
+	}
 	c.Text("flow", r.Flow)
 	c.Text("environment", r.Environment)
 	c.Text("source", r.Source)
@@ -220,6 +226,7 @@ func ParseRecord(key string, row aliyun.Row) (Record, error) {
 		LastErrorSummary: c.Text("last_error_summary"),
 
 		Effects: parseEffects(&c), EffectsOpen: c.Text("effects_open") == "true", Reviewer: c.Text("reviewer"),
+		ReplayBatchID: c.Text("replay_batch_id"), Abandoned: c.Text("abandoned") == "true",
 		Flow: c.Text("flow"), Environment: c.Text("environment"), Source: c.Text("source"), EventID: c.Text("event_id"),
 		TraceID: c.Text("trace_id"), ConsumerVersion: c.Text("consumer_version"), ProcessorVersion: c.Text("processor_version"),
 

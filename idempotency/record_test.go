@@ -25,7 +25,7 @@ func fullRecord() Record {
 		OutputRef: Ref{"o", "v", "s"}, ResultRef: Ref{"r", "", "s2"},
 		LastErrorCode: CodeTimeout, LastErrorTarget: "model:m", LastErrorSummary: "HTTP 504",
 		Effects:     []TaskEffect{{Name: "notify", Key: "k1", Kind: TargetOpaque, State: EffectUnknown, TargetRecordID: "7", Outcome: OutcomeAwaitingReview}},
-		EffectsOpen: true, Reviewer: "amy",
+		EffectsOpen: true, Reviewer: "amy", ReplayBatchID: "rp-1", Abandoned: true,
 		Flow: "summary", Environment: "prod", Source: "shop", EventID: "e", TraceID: "t", ConsumerVersion: "7", ProcessorVersion: "p1",
 		FirstReceivedAt: at(3), LastAttemptAt: at(4), UpdatedAt: at(5), ExpiresAt: at(6),
 	}

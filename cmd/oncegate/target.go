@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/idempotency/otstest"
 	"github.com/oncegate/oncegate/internal/aliyun"
@@ -23,7 +25,10 @@ const (
 )
 
 // tables are all tables of one environment.
-var tables = []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable}
+var tables = []aliyun.Table{
+	idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable,
+	plan.PlanTable, plan.ItemTable, plan.ApprovalTable, deadletter.EvidenceTable, deadletter.AuditTable,
+}
 
 func (a *app) targetFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.target, "target", "", "local or cloud (default: cloud where ONCEGATE_TABLESTORE_ENDPOINT is set, else local)")

@@ -20,8 +20,12 @@ import (
 // FinalStatus is how a letter ended; "" while it is open.
 type FinalStatus string
 
-// The ends that a delivery itself can bring.
+// The ends of a letter.
 const (
+	// FinalSucceeded: a replay was followed by a record that says SUCCEEDED.
+	FinalSucceeded FinalStatus = "SUCCEEDED"
+	// FinalMigrated: a child letter with a repaired event goes on in its place.
+	FinalMigrated         FinalStatus = "MIGRATED"
 	FinalSkippedCompleted FinalStatus = "SKIPPED_COMPLETED"
 	FinalDiscarded        FinalStatus = "DISCARDED"
 	FinalExpired          FinalStatus = "EXPIRED"
@@ -29,10 +33,11 @@ const (
 
 // Life is a former life of a letter that was opened again.
 type Life struct {
-	ClosedAt    int64       `json:"closed_at"` // milliseconds since 1970
-	FinalStatus FinalStatus `json:"final_status"`
+	ClosedAt    int64       `json:"closed_at"`    // milliseconds since 1970
+	FinalStatus FinalStatus `json:"final_status"` // "" where it did not end but failed again in a replay
 	Code        Code        `json:"code"`
 	Generation  int64       `json:"generation"`
+	Batch       string      `json:"batch,omitempty"` // plan whose replay failed
 }
 
 // maxLives bounds the history column.
@@ -67,7 +72,11 @@ type Letter struct {
 	ConsumerVersion string
 	TraceID         string
 	OriginalEventID string
-	Generation      int64
+	ParentID        string // letter that this one was migrated from
+	ChildID         string // letter that goes on in place of this one, once MIGRATED
+	Migration       string // FROM..TO of the migration that made this letter's event
+	ReplayBatchID   string // plan that replayed it last
+	Generation      int64  // rises with every failed replay
 
 	FirstFailedAt    time.Time
 	LastFailedAt     time.Time
@@ -118,14 +127,19 @@ func seenAgain(stored, seen Letter, reopen bool) Letter {
 		next.ConsumerVersion = seen.ConsumerVersion
 	}
 	if !stored.Open() && reopen {
-		life := Life{stored.ClosedAt.UnixMilli(), stored.FinalStatus, stored.Code, stored.Generation}
-		next.History = append(append([]Life(nil), stored.History...), life)
-		if n := len(next.History); n > maxLives {
-			next.History = next.History[n-maxLives:]
-		}
+		next = next.Remember(Life{stored.ClosedAt.UnixMilli(), stored.FinalStatus, stored.Code, stored.Generation, ""})
 		next.FinalStatus, next.ClosedAt, next.ClosedBy, next.CloseReason = "", time.Time{}, "", ""
 	}
 	return next
+}
+
+// Remember returns the letter with one more former life.
+func (l Letter) Remember(life Life) Letter {
+	l.History = append(append([]Life(nil), l.History...), life)
+	if n := len(l.History); n > maxLives {
+		l.History = l.History[n-maxLives:]
+	}
+	return l
 }
 
 func (l Letter) columns() (aliyun.Row, error) {
@@ -149,6 +163,10 @@ func (l Letter) columns() (aliyun.Row, error) {
 	c.Text("consumer_version", l.ConsumerVersion)
 	c.Text("trace_id", l.TraceID)
 	c.Text("original_event_id", l.OriginalEventID)
+	c.Text("parent_id", l.ParentID)
+	c.Text("child_id", l.ChildID)
+	c.Text("migration", l.Migration)
+	c.Text("replay_batch_id", l.ReplayBatchID)
 	c.Number("generation", l.Generation)
 	c.Time("first_failed_at", l.FirstFailedAt)
 	c.Time("last_failed_at", l.LastFailedAt)
@@ -182,6 +200,7 @@ func parse(id string, row aliyun.Row) (Letter, error) {
 		Key: c.Text("idempotency_key"), KeyRule: c.Text("key_rule"), InputDigest: c.Text("input_digest"), Flow: c.Text("flow"),
 		Environment: c.Text("environment"), ConsumerVersion: c.Text("consumer_version"), TraceID: c.Text("trace_id"),
 		OriginalEventID: c.Text("original_event_id"), Generation: c.Number("generation"),
+		ParentID: c.Text("parent_id"), ChildID: c.Text("child_id"), Migration: c.Text("migration"), ReplayBatchID: c.Text("replay_batch_id"),
 		FirstFailedAt: c.Time("first_failed_at"), LastFailedAt: c.Time("last_failed_at"),
 		DeliveryAttempts: c.Number("delivery_attempts"), FinalStatus: FinalStatus(c.Text("final_status")),
 		ClosedBy: c.Text("closed_by"), CloseReason: c.Text("close_reason"), Origin: c.Text("origin"),

@@ -24,7 +24,7 @@ func letterAt(n int) Letter {
 	return Letter{
 		ID: ID("shop", "e1", "d1"), Code: CodeThrottled, Target: "model:m", Reason: "HTTP 429",
 		EventID: "e1", EventSource: "shop", EventTime: time.Date(2026, 3, 1, 7, 59, 0, 0, time.UTC), RawSHA256: "raw1", RawRef: "dead-letters/x/event.bin",
-		Key: "k", InputDigest: "d1", Flow: "summary", Environment: "prod", ConsumerVersion: "7", TraceID: "t", OriginalEventID: "e0", Generation: 2,
+		Key: "k", InputDigest: "d1", Flow: "summary", Environment: "prod", ConsumerVersion: "7", TraceID: "t", OriginalEventID: "e0", Generation: 2, ParentID: "p0", ChildID: "c0", Migration: "1..2", ReplayBatchID: "rp-1",
 		FirstFailedAt: now, LastFailedAt: now, ExpiresAt: now.Add(time.Hour),
 	}
 }

@@ -40,7 +40,7 @@ func TestNewLetterIsStoredWhole(t *testing.T) {
 
 func TestColumnsNeverHoldNil(t *testing.T) {
 	full := asStored(letterAt(0))
-	full.FinalStatus, full.ClosedAt, full.History = FinalDiscarded, seenAt, []Life{{1, FinalDiscarded, CodeTimeout, 1}}
+	full.FinalStatus, full.ClosedAt, full.History = FinalDiscarded, seenAt, []Life{{1, FinalDiscarded, CodeTimeout, 1, ""}}
 	for name, l := range map[string]Letter{"empty": {}, "full": full} {
 		row, err := l.columns()
 		if err != nil {
@@ -122,7 +122,7 @@ func TestReopenedLetterKeepsItsFormerLife(t *testing.T) {
 	if !got.Open() || !got.ClosedAt.IsZero() || got.Revision != 3 || got.Code != CodeTimeout || got.Generation != 2 {
 		t.Errorf("S52 got %+v", got)
 	}
-	want := []Life{{closed.ClosedAt.UnixMilli(), FinalDiscarded, CodeThrottled, 2}}
+	want := []Life{{closed.ClosedAt.UnixMilli(), FinalDiscarded, CodeThrottled, 2, ""}}
 	if diff := cmp.Diff(want, got.History); diff != "" {
 		t.Errorf("S52 history:\n%s", diff)
 	}

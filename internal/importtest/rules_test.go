@@ -84,9 +84,9 @@ func TestRulesRefuseWhatTheyAreFor(t *testing.T) {
 		want string // in the reason; "" for allowed
 	}{
 		{"handler uses the letter", Import{From: "handler", Path: in("deadletter/letter")}, ""},
-		{"handler uses intake", Import{From: "handler", Path: in("deadletter")}, "letter alone"},
-		{"handler uses a room below the letter", Import{From: "handler", Path: in("deadletter/letter/x")}, "letter alone"},
-		{"a test of handler uses intake", Import{From: "handler", Test: true, Path: in("deadletter")}, "letter alone"},
+		{"handler uses intake", Import{From: "handler", Path: in("deadletter")}, "letter and the plan alone"},
+		{"handler uses a room below the letter", Import{From: "handler", Path: in("deadletter/letter/x")}, "letter and the plan alone"},
+		{"a test of handler uses intake", Import{From: "handler", Test: true, Path: in("deadletter")}, "letter and the plan alone"},
 		{"deadletter uses handler", Import{From: "deadletter", Path: in("handler")}, "never imports handler"},
 		{"the letter uses handler", Import{From: "deadletter/letter", Path: in("handler")}, "never imports handler"},
 		{"handler reads the process", Import{From: "handler", Path: "os"}, "process"},

@@ -1,0 +1,99 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
+)
+
+// EvidenceTable is what probes have shown about the cause of a group. One row a
+// probe run; rows are added and never changed.
+var EvidenceTable = aliyun.Table{Name: "repair_evidence", Key: "id"}
+
+// Evidence says that a cause of failure was looked at, with what result. It
+// belongs to a fingerprint, and holds until an attempt that began after it fails.
+type Evidence struct {
+	ID          string // FINGERPRINT/milliseconds in 13 digits: those of one group follow each other in time
+	Fingerprint string
+	Probe       string // which probe ran: access, target, schema, throttle
+	OK          bool
+	Result      string   // fixed text with codes, never provider text
+	LetterIDs   []string // letters that were looked at one by one; a schema probe counts for these alone
+	At          time.Time
+	By          string // identity
+	Environment string
+}
+
+// EvidenceID is the id of evidence that was found at a time.
+func EvidenceID(fingerprint string, at time.Time) string {
+	return fmt.Sprintf("%s/%013d", fingerprint, at.UnixMilli())
+}
+
+// EvidenceLog is the table of evidence.
+type EvidenceLog struct {
+	store *aliyun.Tablestore
+}
+
+// NewEvidenceLog returns the table; it makes no call.
+func NewEvidenceLog(store *aliyun.Tablestore) *EvidenceLog { return &EvidenceLog{store} }
+
+// Add writes evidence.
+func (t *EvidenceLog) Add(ctx context.Context, e Evidence) error {
+	ids, err := json.Marshal(e.LetterIDs)
+	if err != nil {
+		return fmt.Errorf("encode evidence: %w", err)
+	}
+	c := aliyun.Columns{Row: aliyun.Row{}}
+	c.Text("fingerprint", e.Fingerprint)
+	c.Text("probe", e.Probe)
+	if e.OK {
+		c.Text("ok", "true")
+	}
+	c.Text("result", e.Result)
+	c.Text("letter_ids", string(ids))
+	c.Time("at", e.At)
+	c.Text("by", e.By)
+	c.Text("environment", e.Environment)
+	if err := t.store.Insert(ctx, EvidenceTable, e.ID, c.Row); err != nil {
+		if row, ok, readErr := t.store.Get(ctx, EvidenceTable, e.ID); readErr == nil && ok && row["by"] == e.By && row["result"] == e.Result {
+			return nil // its answer was lost
+		}
+		return fmt.Errorf("write evidence: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Of returns the evidence about a group, oldest first.
+func (t *EvidenceLog) Of(ctx context.Context, fingerprint string) ([]Evidence, error) {
+	if fingerprint == "" {
+		return nil, errors.New("list evidence: no fingerprint")
+	}
+	var all []Evidence
+	for from, more := fingerprint+"/", true; more; more = from != "" {
+		page, err := t.store.Scan(ctx, EvidenceTable, from, fingerprint+"0", 500, nil)
+		if err != nil {
+			return nil, fmt.Errorf("list evidence: %w: %w", idempotency.ErrUnavailable, err)
+		}
+		for i, row := range page.Rows {
+			c := aliyun.Reader{Row: row}
+			e := Evidence{
+				ID: page.Keys[i], Fingerprint: c.Text("fingerprint"), Probe: c.Text("probe"), OK: c.Text("ok") == "true", Result: c.Text("result"),
+				At: c.Time("at"), By: c.Text("by"), Environment: c.Text("environment"),
+			}
+			if s := c.Text("letter_ids"); s != "" && json.Unmarshal([]byte(s), &e.LetterIDs) != nil {
+				c.Fail("letter_ids")
+			}
+			if c.Err != nil {
+				return nil, fmt.Errorf("list evidence: row %s: %w", e.ID, c.Err)
+			}
+			all = append(all, e)
+		}
+		from = page.Next
+	}
+	return all, nil
+}
