@@ -186,7 +186,14 @@ func (d *Desk) Judge(ctx context.Context, l letter.Letter) (Judgement, error) {
 			j.Record = &rec
 			f.Record, f.DigestMatches = rec.Status, rec.InputDigest == l.InputDigest
 			f.DigestSuperseded = slices.Contains(rec.SupersededDigests, l.InputDigest)
-			if f.DigestMatches && (rec.Status == idempotency.StatusFailedRetryable || rec.Status == idempotency.StatusFailedFinal) {
+			if !f.DigestMatches && l.ParentID != "" {
+				parent, ok, err := d.Letters.Get(ctx, l.ParentID)
+				if err != nil {
+					return Judgement{}, fmt.Errorf("judge: %w", err)
+				}
+				f.Replaces = ok && parent.InputDigest == rec.InputDigest
+			}
+			if (f.DigestMatches || f.Replaces) && (rec.Status == idempotency.StatusFailedRetryable || rec.Status == idempotency.StatusFailedFinal) {
 				j.Code = letter.CodeOf(rec.LastErrorCode)
 				if rec.LastErrorTarget != "" {
 					j.Target = rec.LastErrorTarget

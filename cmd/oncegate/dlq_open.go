@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/deadletter"
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
+	"github.com/oncegate/oncegate/handler"
+	"github.com/oncegate/oncegate/handler/fctest"
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// who is the identity that a changing command acts as.
+func (a *app) who(context.Context) (string, error) {
+	if name := a.getenv("ONCEGATE_LOCAL_IDENTITY"); name != "" {
+		return name, nil
+	}
+	return "operator", nil
+}
+
+// rawReader reads the stored bytes of letters.
+func (a *app) rawReader(d *deadletter.Desk) deadletter.RawReader {
+	return func(ctx context.Context, l letter.Letter) ([]byte, error) {
+		return d.Artifacts.Read(ctx, idempotency.Ref{Object: l.RawRef, SHA256: l.RawSHA256})
+	}
+}
+
+// openReplays reaches what commands about plans work with.
+func (a *app) openReplays(ctx context.Context, flowsFile string) (*replays, func(), error) {
+	desk, store, done, err := a.openDeskStore(flowsFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := a.newReplays(ctx, desk, store)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	r.current = a.currentVersion
+	return r, done, nil
+}
+
+// currentVersion is the version that the function's alias points to.
+func (a *app) currentVersion(context.Context) (string, error) {
+	all, err := published(a.stateDir)
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	return all[len(all)-1].qualifier(), nil
+}
+
+// openReplayer reaches what a replay works with: the function as well, at every
+// version that the plan names.
+func (a *app) openReplayer(ctx context.Context, o *stackOptions, execute bool) (*runner, func(), error) {
+	target, err := a.chosenTarget()
+	if err != nil {
+		return nil, nil, err
+	}
+	if target == targetCloud || !execute {
+		r, done, err := a.openReplays(ctx, o.flowsFile)
+		if err != nil {
+			return nil, nil, err
+		}
+		return &runner{replays: r}, done, nil
+	}
+	if err := a.needLocalState(); err != nil {
+		return nil, nil, err
+	}
+	if err := a.completeStack(o); err != nil {
+		return nil, nil, err
+	}
+	if err := a.needFunction(ctx, o); err != nil {
+		return nil, nil, err
+	}
+	set, err := loadFlows(o.flowsFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := startStack(*o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := s.setup(ctx); err != nil {
+		s.Close()
+		return nil, nil, err
+	}
+	st := newState(target, s.store, s.Close)
+	desk := &deadletter.Desk{
+		Flows: set, Environment: localEnvironment, KeySecret: []byte(o.keySecret), Target: "fc:" + localFunctionName,
+		Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
+		Tasks: st.tasks, Reviews: st.reviews, Letters: st.letters, Artifacts: artifacts.NewStore(s.bucket, a.encryption()),
+	}
+	r, err := a.newReplays(ctx, desk, s.store)
+	if err != nil {
+		s.Close()
+		return nil, nil, err
+	}
+	r.current = func(context.Context) (string, error) { return s.version.qualifier(), nil }
+	r.rules.CallTimeout = o.timeout + 5*time.Second
+	return &runner{replays: r, invoker: &localInvoker{s, a.stateDir}}, s.Close, nil
+}
+
+// localInvoker calls the local function at a version.
+type localInvoker struct {
+	s        *stack
+	stateDir string
+}
+
+func (l *localInvoker) Invoke(ctx context.Context, qualifier string, e plan.Envelope) (deadletter.Answer, error) {
+	f, ok, err := l.s.at(l.stateDir, qualifier)
+	if err != nil {
+		return deadletter.Answer{}, &deadletter.CallError{Reason: "the version does not start"}
+	}
+	if !ok {
+		return deadletter.Answer{}, &deadletter.CallError{Reason: "the function has no version " + qualifier + " any more"}
+	}
+	payload, err := json.Marshal(e)
+	if err != nil {
+		return deadletter.Answer{}, fmt.Errorf("invoke function: %w", err)
+	}
+	resp, err := f.Invoke(ctx, fctest.Request{Payload: payload})
+	switch {
+	case errors.Is(err, fctest.ErrResourceExhausted):
+		return deadletter.Answer{}, &deadletter.CallError{Reason: "throttled", Throttled: true}
+	case err != nil:
+		return deadletter.Answer{}, err
+	}
+	return answerOf(resp.Payload, resp.FunctionError != "")
+}
+
+// decisionRefused answers a replay that the function refused without a write.
+const decisionRefused handler.Decision = "replay_refused"
+
+// answerOf reads what the function said of a replay.
+func answerOf(payload []byte, failed bool) (deadletter.Answer, error) {
+	if failed {
+		return deadletter.Answer{Failed: true}, nil
+	}
+	var r handler.Result
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return deadletter.Answer{}, errors.New("invoke function: its answer cannot be read")
+	}
+	return deadletter.Answer{Refused: r.Decision == decisionRefused, Reason: r.Reason}, nil
+}
