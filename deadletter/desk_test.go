@@ -12,6 +12,7 @@ import (
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/artifacts/osstest"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/idempotency/otstest"
@@ -33,11 +34,13 @@ flows:
 `
 
 type world struct {
-	t    *testing.T
-	desk *Desk
-	oss  *osstest.Server
-	ots  *otstest.Server
-	now  time.Time
+	t       *testing.T
+	desk    *Desk
+	oss     *osstest.Server
+	ots     *otstest.Server
+	store   *aliyun.Tablestore
+	options aliyun.Options
+	now     time.Time
 }
 
 func newWorld(t *testing.T) *world {
@@ -65,7 +68,10 @@ func newWorld(t *testing.T) *world {
 	}
 	store, err := aliyun.NewTablestore("http://tables", "oncegate", options)
 	must(err)
-	for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable} {
+	w.store, w.options = store, options
+	for _, table := range []aliyun.Table{
+		idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable, plan.PlanTable, plan.ItemTable, plan.ApprovalTable, EvidenceTable, AuditTable,
+	} {
 		must(store.CreateTable(t.Context(), table))
 	}
 	bucket, err := aliyun.NewBucket("http://127.0.0.1", "letters", options)
