@@ -169,9 +169,13 @@ func TestRawBytesAreKeptAsTheyCame(t *testing.T) {
 	for _, raw := range []string{orderEvent("e1", "1", "5.00"), "junk", `{"half":`, orderEvent("e4", "", "1")} {
 		j := w.ingest(raw)[0]
 		sum := sha256.Sum256([]byte(raw))
+		ref, err := j.Letter.Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
 		found := false
 		for _, o := range w.oss.Objects("letters") {
-			if o.Key == j.Letter.RawRef {
+			if o.Key == ref.Object && o.VersionID == ref.VersionID {
 				found = string(o.Body) == raw && o.Tags["class"] == "letter" && o.SSE == "AES256"
 			}
 		}
