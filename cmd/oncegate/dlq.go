@@ -53,6 +53,10 @@ func (a *app) openDesk(flowsFile string) (*deadletter.Desk, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	sealing, err := a.sealing()
+	if err != nil {
+		return nil, nil, err
+	}
 	d := &deadletter.Desk{
 		Flows: set, Environment: localEnvironment, KeySecret: []byte(a.keySecret(target)), Target: "fc:" + localFunctionName,
 		Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
@@ -64,7 +68,7 @@ func (a *app) openDesk(flowsFile string) (*deadletter.Desk, func(), error) {
 		}
 		s := newState(target, store, func() {})
 		d.Environment = a.getenv("ONCEGATE_ENVIRONMENT")
-		d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(bucket, a.encryption())
+		d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(bucket, a.encryption()).Sealing(sealing)
 		return d, func() {}, nil
 	}
 	c, err := openCloud(a.stateDir)
@@ -76,7 +80,7 @@ func (a *app) openDesk(flowsFile string) (*deadletter.Desk, func(), error) {
 		return nil, nil, err
 	}
 	s := newState(target, c.store, c.Close)
-	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption())
+	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption()).Sealing(sealing)
 	return d, c.Close, nil
 }
 

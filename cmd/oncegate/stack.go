@@ -148,6 +148,7 @@ type stackOptions struct {
 	timeout      time.Duration // of the function
 	modelTimeout time.Duration
 	keySecret    string
+	sealKey      *artifacts.SealKey // nil: letters are stored as they are
 	objects      []objectFile
 }
 
@@ -201,6 +202,9 @@ func startStack(o stackOptions) (_ *stack, err error) {
 	}
 	if o.flowsFile != "" {
 		env = append(env, "ONCEGATE_FLOWS_FILE="+o.flowsFile)
+	}
+	if o.sealKey != nil {
+		env = append(env, "ONCEGATE_SEAL_KEY="+o.sealKey.String())
 	}
 	binary, err := filepath.Abs(o.binary)
 	if err != nil {
