@@ -59,8 +59,8 @@ func (s *Store) PutLetter(ctx context.Context, id string, raw []byte) (idempoten
 // stored, and an *aliyun.Error of KindNotFound where there is none.
 func (s *Store) ReadLetter(ctx context.Context, id string, ref idempotency.Ref, keys PrivateKeys) ([]byte, error) {
 	name := LetterName(id)
-	if ref.Object != name || ref.SHA256 == "" {
-		return nil, fmt.Errorf("read letter %s: %w: its reference names another object or no hash", id, ErrAltered)
+	if ref.Object != name {
+		return nil, fmt.Errorf("read letter %s: %w: its reference names another object", id, ErrAltered)
 	}
 	o, err := s.bucket.Get(ctx, name, ref.VersionID)
 	if err != nil {

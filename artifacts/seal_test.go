@@ -308,7 +308,12 @@ func TestAPrivateKeyPrintsAsItsID(t *testing.T) {
 	}
 	shown := []string{string(js)}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
-		shown = append(shown, fmt.Sprintf(verb, k), fmt.Sprintf(verb, *k), fmt.Sprintf(verb, held))
+		for _, v := range []any{k, *k} {
+			if got := fmt.Sprintf(verb, v); got != "private key "+k.Public().ID() {
+				t.Errorf("%s prints %s", verb, got)
+			}
+		}
+		shown = append(shown, fmt.Sprintf(verb, held))
 	}
 	for _, s := range shown {
 		for _, secret := range []string{string(raw), fmt.Sprintf("%x", raw), fmt.Sprint(raw), strings.TrimPrefix(text, privatePrefix)} {
@@ -316,9 +321,6 @@ func TestAPrivateKeyPrintsAsItsID(t *testing.T) {
 				t.Errorf("the private key is shown: %s", s)
 			}
 		}
-	}
-	if fmt.Sprint(k) != "private key "+k.Public().ID() {
-		t.Errorf("got %v", k)
 	}
 }
 
