@@ -147,9 +147,11 @@ func (d *Desk) Ingest(ctx context.Context, item Item, flowName string) (Judgemen
 		return Judgement{}, err
 	}
 	l.Code, l.Target = j.Code, j.Target
-	if l.RawRef, err = d.Artifacts.PutLetter(ctx, l.ID, raw); err != nil {
+	ref, err := d.Artifacts.PutLetter(ctx, l.ID, raw)
+	if err != nil {
 		return Judgement{}, fmt.Errorf("ingest: %w", err)
 	}
+	l.RawRef = ref.String()
 	if j.Decision == SkipCompleted {
 		l.FinalStatus, l.ClosedBy, l.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule
 		err = d.Letters.EnsureSeen(ctx, l)

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
 )
 
 // item brings one item to its end, or leaves it waiting where nothing more is to
@@ -122,10 +124,7 @@ func (w *run) pace(ctx context.Context) error {
 func (w *run) send(ctx context.Context, i plan.Item, j Judgement) (again *plan.Item, err error) {
 	raw, err := w.Raw(ctx, j.Letter)
 	if err != nil {
-		if errors.Is(err, idempotency.ErrUnavailable) || ctx.Err() != nil {
-			return nil, fmt.Errorf("replay: %w", err)
-		}
-		return nil, w.end(ctx, i, j, result{outcome: plan.OutcomeRefused, reason: "its stored event cannot be opened"})
+		return nil, w.unopened(ctx, i, j, err)
 	}
 	if hashOf(raw) != i.RawSHA256 {
 		return nil, w.end(ctx, i, j, result{outcome: plan.OutcomeRefused, reason: "its stored bytes are not the ones that were approved"})
@@ -171,6 +170,33 @@ func (w *run) send(ctx context.Context, i plan.Item, j Judgement) (again *plan.I
 	}
 	w.throttled(refused.RetryAfter)
 	return &unsent, nil
+}
+
+// unopened ends an item whose stored event is lost, and pauses the run where the
+// operator can do something about it: nothing was sent.
+func (w *run) unopened(ctx context.Context, i plan.Item, j Judgement, err error) error {
+	refuse := func(why string) error {
+		return w.end(ctx, i, j, result{outcome: plan.OutcomeRefused, reason: why})
+	}
+	why := ""
+	switch kind := aliyun.KindOf(err); {
+	case errors.Is(err, artifacts.ErrAltered):
+		return refuse("its stored event is not the one that was stored")
+	case kind == aliyun.KindNotFound:
+		return refuse("its stored event is gone")
+	case errors.Is(err, artifacts.ErrSealed):
+		why = err.Error()
+	case kind == aliyun.KindDenied:
+		why = "the stored events may not be read: " + err.Error()
+	default:
+		return fmt.Errorf("replay: read the stored event: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stop == nil {
+		w.stop = &stop{plan.StatePaused, "rule: stored events", why}
+	}
+	return nil
 }
 
 // maxStrikes is how many calls in a row the platform may throttle before the run pauses.

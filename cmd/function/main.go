@@ -68,7 +68,7 @@ func build(getenv func(string) string, logs io.Writer) (handleFunc, error) {
 		return nil, err
 	}
 	p.c.model.Transport = transport
-	p.objects = artifacts.NewStore(bucket, c.cloud.Encryption)
+	p.objects = artifacts.NewStore(bucket, c.cloud.Encryption).Sealing(c.sealKey)
 	p.tools = flows.Tools{
 		Model: flows.NewModel(p.c.model), Drafts: p.objects,
 		Notify: c.notify, Robot: c.robot, Records: c.records, Transport: transport, Now: time.Now,

@@ -149,8 +149,12 @@ func (w *world) openLetter(fits func(otstest.Row) bool) (raw []byte, ok bool) {
 		if row.Columns["final_status"] != nil || !fits(row) {
 			continue
 		}
-		ref, _ := row.Columns["raw_ref"].(string)
-		if o, there := w.object(ref, ""); there && row.Columns["raw_sha256"] == digestOf(o.Body) {
+		text, _ := row.Columns["raw_ref"].(string)
+		ref, err := idempotency.ParseRef(text)
+		if err != nil {
+			continue
+		}
+		if o, there := w.object(ref.Object, ref.VersionID); there && row.Columns["raw_sha256"] == digestOf(o.Body) {
 			return o.Body, true
 		}
 	}

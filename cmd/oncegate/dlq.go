@@ -61,6 +61,10 @@ func (a *app) openDeskStore(flowsFile string) (*deadletter.Desk, *aliyun.Tablest
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	sealing, err := a.sealing()
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	d := &deadletter.Desk{
 		Flows: set, Environment: localEnvironment, KeySecret: []byte(a.keySecret(target)), Target: "fc:" + localFunctionName,
 		Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
@@ -72,7 +76,7 @@ func (a *app) openDeskStore(flowsFile string) (*deadletter.Desk, *aliyun.Tablest
 		}
 		s := newState(target, store, func() {})
 		d.Environment = a.getenv("ONCEGATE_ENVIRONMENT")
-		d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(bucket, a.encryption())
+		d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(bucket, a.encryption()).Sealing(sealing)
 		return d, store, func() {}, nil
 	}
 	c, err := openCloud(a.stateDir)
@@ -84,7 +88,7 @@ func (a *app) openDeskStore(flowsFile string) (*deadletter.Desk, *aliyun.Tablest
 		return nil, nil, nil, err
 	}
 	s := newState(target, c.store, c.Close)
-	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption())
+	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption()).Sealing(sealing)
 	return d, c.store, c.Close, nil
 }
 

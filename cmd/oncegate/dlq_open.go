@@ -24,11 +24,20 @@ func (a *app) who(context.Context) (string, error) {
 	return "operator", nil
 }
 
-// rawReader reads the stored bytes of letters.
-func (a *app) rawReader(d *deadletter.Desk) deadletter.RawReader {
-	return func(ctx context.Context, l letter.Letter) ([]byte, error) {
-		return d.Artifacts.Read(ctx, idempotency.Ref{Object: l.RawRef, SHA256: l.RawSHA256})
+// rawReader reads the stored bytes of letters, sealed ones with the private keys
+// that this command was given.
+func (a *app) rawReader(d *deadletter.Desk) (deadletter.RawReader, error) {
+	keys, err := a.privateKeys()
+	if err != nil {
+		return nil, err
 	}
+	return func(ctx context.Context, l letter.Letter) ([]byte, error) {
+		ref, err := l.Raw()
+		if err != nil {
+			return nil, err
+		}
+		return d.Artifacts.ReadLetter(ctx, l.ID, ref, keys)
+	}, nil
 }
 
 // openReplays reaches what commands about plans work with.
@@ -94,7 +103,7 @@ func (a *app) openReplayer(ctx context.Context, o *stackOptions, execute bool) (
 	desk := &deadletter.Desk{
 		Flows: set, Environment: localEnvironment, KeySecret: []byte(o.keySecret), Target: "fc:" + localFunctionName,
 		Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
-		Tasks: st.tasks, Reviews: st.reviews, Letters: st.letters, Artifacts: artifacts.NewStore(s.bucket, a.encryption()),
+		Tasks: st.tasks, Reviews: st.reviews, Letters: st.letters, Artifacts: artifacts.NewStore(s.bucket, a.encryption()).Sealing(o.sealKey),
 	}
 	r, err := a.newReplays(ctx, desk, s.store)
 	if err != nil {

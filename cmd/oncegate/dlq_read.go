@@ -270,7 +270,7 @@ func (a *app) explain(j deadletter.Judgement) {
 		{"decision", string(v.Decision)},
 		{"rule", v.Rule},
 		{"ended", said(v.FinalStatus != "", fmt.Sprintf("%s by %s: %s", v.FinalStatus, v.ClosedBy, v.CloseReason))},
-		{"raw event", said(j.Letter.RawRef != "", j.Letter.RawRef+" in the bucket")},
+		{"raw event", said(j.Letter.RawRef != "", objectOf(j.Letter.RawRef)+" in the bucket")},
 		{"seen", fmt.Sprintf("%d times, %s to %s", v.Sightings, v.FirstFailed, v.LastFailed)},
 		{"next", next},
 	} {

@@ -46,9 +46,13 @@ func (a *app) newReplays(ctx context.Context, desk *deadletter.Desk, store *aliy
 	if err != nil {
 		return nil, err
 	}
+	raw, err := a.rawReader(desk)
+	if err != nil {
+		return nil, err
+	}
 	return &replays{
 		desk: desk, plans: plan.NewStore(store), evidence: deadletter.NewEvidenceLog(store), audit: deadletter.NewAuditLog(store),
-		effects: idempotency.NewLedger(store, idempotency.DefaultPolicy()), raw: a.rawReader(desk), rules: rules, by: by,
+		effects: idempotency.NewLedger(store, idempotency.DefaultPolicy()), raw: raw, rules: rules, by: by,
 	}, nil
 }
 

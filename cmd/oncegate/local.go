@@ -110,8 +110,11 @@ func (a *app) completeStack(o *stackOptions) error {
 		return usageErrorf("--timeout must be at least 1s and --model-timeout at least 1ms")
 	}
 	o.stateDir, o.keySecret = a.stateDir, a.keySecret(targetLocal)
+	var err error
+	if o.sealKey, err = a.sealing(); err != nil {
+		return err
+	}
 	if o.flowsFile != "" {
-		var err error
 		if o.flowsFile, err = filepath.Abs(o.flowsFile); err != nil {
 			return err
 		}

@@ -150,6 +150,7 @@ type stackOptions struct {
 	timeout      time.Duration // of the function
 	modelTimeout time.Duration
 	keySecret    string
+	sealKey      *artifacts.SealKey // nil: letters are stored as they are
 	objects      []objectFile
 }
 
@@ -208,6 +209,9 @@ func startStack(o stackOptions) (_ *stack, err error) {
 	}
 	if s.version, err = publishVersion(o.stateDir, o.binary, o.flowsFile, time.Now()); err != nil {
 		return nil, err
+	}
+	if o.sealKey != nil {
+		env = append(env, "ONCEGATE_SEAL_KEY="+o.sealKey.String())
 	}
 	binary, err := filepath.Abs(s.version.binary(o.stateDir))
 	if err != nil {
