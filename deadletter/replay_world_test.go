@@ -188,8 +188,6 @@ func (w *replayWorld) storeOf(m *mortal) *aliyun.Tablestore {
 	return store
 }
 
-func immortal() *mortal { return &mortal{left: -1} }
-
 func (w *replayWorld) deskOn(store *aliyun.Tablestore) *Desk {
 	d := *w.desk
 	d.Tasks, d.Reviews, d.Letters = idempotency.NewTable(store, idempotency.DefaultPolicy()), idempotency.NewReviews(store), letter.NewTable(store)
