@@ -21,6 +21,7 @@ import (
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/handler"
 	"github.com/oncegate/oncegate/idempotency"
@@ -89,7 +90,7 @@ func (p parts) task() (handleFunc, error) {
 	h, err := handler.New(handler.Options{
 		Flows: p.flows, Processors: p.works, Effects: flows.Effects(p.tools), Ledger: idempotency.NewLedger(p.store, c.policy),
 		Tasks: idempotency.NewTable(p.store, c.policy), Reviews: idempotency.NewReviews(p.store),
-		Letters: letter.NewTable(p.store), Artifacts: p.objects,
+		Letters: letter.NewTable(p.store), Artifacts: p.objects, Plans: plan.NewStore(p.store),
 		Environment: c.cloud.Environment, KeySecret: c.keySecret, Policy: c.policy,
 		ReserveMin: c.reserveMin, ReserveMax: c.reserveMax,
 		Now: time.Now, NewOwner: newOwner, Skew: p.skew.Value, Log: p.log,
@@ -99,7 +100,7 @@ func (p parts) task() (handleFunc, error) {
 	}
 	return func(ctx context.Context, raw []byte, d handler.Delivery) (any, error) {
 		if e, ok := handler.ParseEnvelope(raw); ok {
-			return h.Resolve(ctx, e, d)
+			return h.Call(ctx, e, d)
 		}
 		if handler.IsBatch(raw) {
 			return h.HandleBatch(ctx, raw, d)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/oncegate/oncegate/artifacts"
@@ -191,8 +192,12 @@ func (w *world) checkRecords() {
 		case r.Status == idempotency.StatusSucceeded && !w.there(artifacts.InputName(r.Key)):
 			w.t.Error("SUCCEEDED without a stored input")
 		case r.Status == idempotency.StatusFailedFinal:
-			if _, ok := w.openLetter(func(l otstest.Row) bool { return l.Columns["idempotency_key"] == r.Key }); !ok {
-				w.t.Error("FAILED_FINAL without an open letter")
+			_, ok := w.openLetter(func(l otstest.Row) bool { return l.Columns["idempotency_key"] == r.Key })
+			discarded := slices.ContainsFunc(w.letters(), func(l otstest.Row) bool {
+				return l.Columns["idempotency_key"] == r.Key && l.Columns["final_status"] == string(letter.FinalDiscarded)
+			})
+			if !ok && !discarded {
+				w.t.Error("FAILED_FINAL, and its letter is neither open nor discarded")
 			}
 		}
 	}
@@ -218,7 +223,7 @@ func (w *world) checkAcknowledged(raw []byte, r handler.Result) {
 			}
 		}
 		w.t.Errorf("acknowledged as %s with %q, which no record holds", r.Decision, r.ResultRef)
-	case handler.DecisionResolved:
+	case handler.DecisionResolved, handler.DecisionReplayRefused, handler.DecisionAbandoned, handler.DecisionAbandonRefused:
 	case handler.DecisionInProgress, handler.DecisionRetry:
 		w.t.Errorf("acknowledged as %s", r.Decision)
 	default:
