@@ -112,48 +112,46 @@ func (a *app) openReplayer(ctx context.Context, o *stackOptions, execute bool) (
 	}
 	r.current = func(context.Context) (string, error) { return s.version.qualifier(), nil }
 	r.rules.CallTimeout = o.timeout + 5*time.Second
-	return &runner{replays: r, invoker: &localInvoker{s, a.stateDir}}, s.Close, nil
+	return &runner{replays: r, invoker: invoker{s.call(a.stateDir)}}, s.Close, nil
 }
 
-// localInvoker calls the local function at a version.
-type localInvoker struct {
-	s        *stack
-	stateDir string
+// caller calls the function at a version, once. Its error is a
+// *deadletter.CallError where the function did not run.
+type caller func(ctx context.Context, qualifier string, payload []byte) (answer []byte, failed bool, err error)
+
+// call is the caller of the local function.
+func (s *stack) call(stateDir string) caller {
+	return func(ctx context.Context, qualifier string, payload []byte) ([]byte, bool, error) {
+		f, ok, err := s.at(stateDir, qualifier)
+		if err != nil {
+			return nil, false, &deadletter.CallError{Reason: "the version does not start"}
+		}
+		if !ok {
+			return nil, false, &deadletter.CallError{Reason: "the function has no version " + qualifier + " any more"}
+		}
+		resp, err := f.Invoke(ctx, fctest.Request{Payload: payload})
+		if errors.Is(err, fctest.ErrResourceExhausted) {
+			return nil, false, &deadletter.CallError{Reason: "throttled", Throttled: true}
+		}
+		return resp.Payload, resp.FunctionError != "", err
+	}
 }
 
-func (l *localInvoker) Invoke(ctx context.Context, qualifier string, e plan.Envelope) (deadletter.Answer, error) {
-	f, ok, err := l.s.at(l.stateDir, qualifier)
-	if err != nil {
-		return deadletter.Answer{}, &deadletter.CallError{Reason: "the version does not start"}
-	}
-	if !ok {
-		return deadletter.Answer{}, &deadletter.CallError{Reason: "the function has no version " + qualifier + " any more"}
-	}
+// invoker sends replays.
+type invoker struct{ call caller }
+
+func (i invoker) Invoke(ctx context.Context, qualifier string, e plan.Envelope) (deadletter.Answer, error) {
 	payload, err := json.Marshal(e)
 	if err != nil {
 		return deadletter.Answer{}, fmt.Errorf("invoke function: %w", err)
 	}
-	resp, err := f.Invoke(ctx, fctest.Request{Payload: payload})
-	switch {
-	case errors.Is(err, fctest.ErrResourceExhausted):
-		return deadletter.Answer{}, &deadletter.CallError{Reason: "throttled", Throttled: true}
-	case err != nil:
-		return deadletter.Answer{}, err
-	}
-	return answerOf(resp.Payload, resp.FunctionError != "")
-}
-
-// decisionRefused answers a replay that the function refused without a write.
-const decisionRefused handler.Decision = "replay_refused"
-
-// answerOf reads what the function said of a replay.
-func answerOf(payload []byte, failed bool) (deadletter.Answer, error) {
-	if failed {
-		return deadletter.Answer{Failed: true}, nil
+	answer, failed, err := i.call(ctx, qualifier, payload)
+	if err != nil || failed {
+		return deadletter.Answer{Failed: failed}, err
 	}
 	var r handler.Result
-	if err := json.Unmarshal(payload, &r); err != nil {
+	if err := json.Unmarshal(answer, &r); err != nil {
 		return deadletter.Answer{}, errors.New("invoke function: its answer cannot be read")
 	}
-	return deadletter.Answer{Refused: r.Decision == decisionRefused, Reason: r.Reason}, nil
+	return deadletter.Answer{Refused: r.Decision == handler.DecisionReplayRefused, Reason: r.Reason}, nil
 }
