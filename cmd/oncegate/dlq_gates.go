@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/oncegate/oncegate/deadletter"
+	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 )
 
@@ -47,6 +48,12 @@ func nextOf(e deadletter.Explained) string {
 		}
 	}
 	switch {
+	case !j.Letter.Open():
+		return "nothing: the letter has ended"
+	case j.Code == letter.CodeParked && j.Decision == deadletter.ManualReview:
+		return "turn the flow on (enabled: true); a plan then brings it back"
+	case j.Code == letter.CodeWrongEnvironment:
+		return "publish it on the bus of its own environment; or oncegate dlq resolve --as discard"
 	case e.Plan != nil && e.Plan.State == plan.StatePaused:
 		return "oncegate dlq resume " + e.Plan.ID
 	case e.Plan != nil:

@@ -64,6 +64,49 @@ func (a *app) currentVersion(context.Context) (string, error) {
 	return all[len(all)-1].qualifier(), nil
 }
 
+// liveQualifier is the alias that rules deliver to.
+const liveQualifier = "live"
+
+// openCaller reaches the function. On the local cloud it starts the stack.
+func (a *app) openCaller(ctx context.Context, o *stackOptions) (caller, func(), error) {
+	target, err := a.chosenTarget()
+	if err != nil {
+		return nil, nil, err
+	}
+	if target == targetCloud {
+		call, err := a.cloudCaller()
+		return call, func() {}, err
+	}
+	s, err := a.openStack(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.call(a.stateDir), s.Close, nil
+}
+
+// openStack starts the local cloud with the function on it, for commands that
+// need state that is there.
+func (a *app) openStack(ctx context.Context, o *stackOptions) (*stack, error) {
+	if err := a.needLocalState(); err != nil {
+		return nil, err
+	}
+	if err := a.completeStack(o); err != nil {
+		return nil, err
+	}
+	if err := a.needFunction(ctx, o); err != nil {
+		return nil, err
+	}
+	s, err := startStack(*o)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.setup(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
 // openReplayer reaches what a replay works with: the function as well, at every
 // version that the plan names.
 func (a *app) openReplayer(ctx context.Context, o *stackOptions, execute bool) (*runner, func(), error) {
@@ -76,26 +119,23 @@ func (a *app) openReplayer(ctx context.Context, o *stackOptions, execute bool) (
 		if err != nil {
 			return nil, nil, err
 		}
-		return &runner{replays: r}, done, nil
+		run := &runner{replays: r}
+		if execute {
+			call, err := a.cloudCaller()
+			if err != nil {
+				done()
+				return nil, nil, err
+			}
+			run.invoker = invoker{call}
+		}
+		return run, done, nil
 	}
-	if err := a.needLocalState(); err != nil {
-		return nil, nil, err
-	}
-	if err := a.completeStack(o); err != nil {
-		return nil, nil, err
-	}
-	if err := a.needFunction(ctx, o); err != nil {
+	s, err := a.openStack(ctx, o)
+	if err != nil {
 		return nil, nil, err
 	}
 	set, err := loadFlows(o.flowsFile)
 	if err != nil {
-		return nil, nil, err
-	}
-	s, err := startStack(*o)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, err := s.setup(ctx); err != nil {
 		s.Close()
 		return nil, nil, err
 	}
@@ -154,4 +194,9 @@ func (i invoker) Invoke(ctx context.Context, qualifier string, e plan.Envelope) 
 		return deadletter.Answer{}, errors.New("invoke function: its answer cannot be read")
 	}
 	return deadletter.Answer{Refused: r.Decision == handler.DecisionReplayRefused, Reason: r.Reason}, nil
+}
+
+// cloudCaller is the caller of the deployed function.
+func (a *app) cloudCaller() (caller, error) {
+	return nil, refusedf("calling the deployed function needs its endpoint")
 }

@@ -218,7 +218,7 @@ func startStack(o stackOptions) (_ *stack, err error) {
 		return nil, fmt.Errorf("start local cloud: %w", err)
 	}
 	options := fctest.Options{
-		Binary: binary, Env: env, FunctionName: localFunctionName, Qualifier: "live", VersionID: s.version.qualifier(),
+		Binary: binary, Env: env, FunctionName: localFunctionName, Qualifier: liveQualifier, VersionID: s.version.qualifier(),
 		Instances: o.instances, Timeout: o.timeout, Stdout: s.logs, Stderr: s.logs,
 		Credentials: func() cloudtest.Credential { return c.creds.Issue(time.Now().Add(time.Hour)) },
 	}
