@@ -103,7 +103,10 @@ of high impact stand in the section replay of flows.yaml.`,
 			draft, err := r.planner().Draft(ctx, request)
 			if errors.Is(err, deadletter.ErrNothingToPlan) {
 				a.printExcluded(draft)
-				return refusedf("no letter of group %s may be replayed now%s", inert(args[0]), said(len(draft.Excluded) == 0, ": it has no open letter; oncegate dlq groups shows all"))
+				if len(draft.Excluded) == 0 {
+					return notFoundf("group %s has no open letter: oncegate dlq groups shows all", inert(args[0]))
+				}
+				return refusedf("no letter of group %s may be replayed now: the table says which gate refuses", inert(args[0]))
 			}
 			if err != nil {
 				return err
