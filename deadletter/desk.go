@@ -186,6 +186,11 @@ func (d *Desk) Judge(ctx context.Context, l letter.Letter) (Judgement, error) {
 			j.Record = &rec
 			f.Record, f.DigestMatches = rec.Status, rec.InputDigest == l.InputDigest
 			f.DigestSuperseded = slices.Contains(rec.SupersededDigests, l.InputDigest)
+			if !f.DigestMatches && l.ParentID != "" {
+				if f.Migrated, err = d.descends(ctx, l, rec.InputDigest); err != nil {
+					return Judgement{}, fmt.Errorf("judge: %w", err)
+				}
+			}
 			if f.DigestMatches && (rec.Status == idempotency.StatusFailedRetryable || rec.Status == idempotency.StatusFailedFinal) {
 				j.Code = letter.CodeOf(rec.LastErrorCode)
 				if rec.LastErrorTarget != "" {

@@ -29,15 +29,19 @@ flows:
     key: {number: {path: $.data.number}, operation: {const: order}}
     processor: record
     processor_version: "1"
+    schema_version: "2"
+    data_schema: {properties: {amount: {type: number}}}
     sample: '{"specversion":"1.0","id":"e","source":"shop","type":"order","aliyuneventbusname":"prod","data":{"number":"1"}}'
 `
 
 type world struct {
 	t    *testing.T
 	desk *Desk
-	oss  *osstest.Server
-	ots  *otstest.Server
-	now  time.Time
+
+	store *aliyun.Tablestore
+	oss   *osstest.Server
+	ots   *otstest.Server
+	now   time.Time
 }
 
 func newWorld(t *testing.T) *world {
@@ -65,7 +69,8 @@ func newWorld(t *testing.T) *world {
 	}
 	store, err := aliyun.NewTablestore("http://tables", "oncegate", options)
 	must(err)
-	for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable} {
+	w.store = store
+	for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable, EvidenceTable, AuditTable} {
 		must(store.CreateTable(t.Context(), table))
 	}
 	bucket, err := aliyun.NewBucket("http://127.0.0.1", "letters", options)
