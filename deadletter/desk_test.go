@@ -38,10 +38,11 @@ type world struct {
 	t    *testing.T
 	desk *Desk
 
-	store *aliyun.Tablestore
-	oss   *osstest.Server
-	ots   *otstest.Server
-	now   time.Time
+	store  *aliyun.Tablestore
+	bucket *aliyun.Bucket
+	oss    *osstest.Server
+	ots    *otstest.Server
+	now    time.Time
 }
 
 func newWorld(t *testing.T) *world {
@@ -75,6 +76,7 @@ func newWorld(t *testing.T) *world {
 	}
 	bucket, err := aliyun.NewBucket("http://127.0.0.1", "letters", options)
 	must(err)
+	w.bucket = bucket
 	_, err = bucket.Create(t.Context())
 	must(err)
 	set, err := flows.Load([]byte(deskFlows), nil)
