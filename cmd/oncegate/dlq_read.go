@@ -191,7 +191,7 @@ func (a *app) dlqStatusCommand() *cobra.Command {
 var nextStep = map[deadletter.Decision]string{
 	deadletter.SkipCompleted:   "oncegate dlq sweep --execute closes it",
 	deadletter.ReplayCandidate: "publish the event again, or leave it for a replay plan (a later version)",
-	deadletter.RepairRequired:  "repair the cause, then publish the event again; or oncegate dlq resolve --as discard",
+	deadletter.RepairRequired:  "repair the cause, then oncegate dlq repair verify; or oncegate dlq migrate where the data must change; or oncegate dlq resolve --as discard",
 	deadletter.ManualReview:    "oncegate review list; or oncegate dlq reclassify, or resolve --as discard|completed_elsewhere",
 }
 
@@ -269,6 +269,8 @@ func (a *app) explain(j deadletter.Judgement) {
 		{"review", review},
 		{"decision", string(v.Decision)},
 		{"rule", v.Rule},
+		{"migrated", said(j.Letter.ParentID != "", fmt.Sprintf("by %s from letter %s, event %s at first; generation %d", j.Letter.Migration, short(j.Letter.ParentID), j.Letter.OriginalEventID, j.Letter.Generation))},
+		{"child", said(j.Letter.ChildID != "", "letter "+short(j.Letter.ChildID)+" goes on in its place")},
 		{"ended", said(v.FinalStatus != "", fmt.Sprintf("%s by %s: %s", v.FinalStatus, v.ClosedBy, v.CloseReason))},
 		{"raw event", said(j.Letter.RawRef != "", j.Letter.RawRef+" in the bucket")},
 		{"seen", fmt.Sprintf("%d times, %s to %s", v.Sightings, v.FirstFailed, v.LastFailed)},
