@@ -81,6 +81,7 @@ func TestAMigratedChildGoesOnInItsParentsPlace(t *testing.T) {
 	w := newWorld(t)
 	parent := w.invalid(orderEvent("e1", "1", `"5.00"`))
 	m := w.migrator()
+	w.now = w.now.Add(time.Minute)
 	child, diff, err := m.Migrate(t.Context(), parent, "2", "amy", "money was text")
 	if err != nil {
 		t.Fatal(err)
@@ -110,10 +111,22 @@ func TestAMigratedChildGoesOnInItsParentsPlace(t *testing.T) {
 	if ids := w.replayable(); len(ids) != 1 || ids[0] != child.ID {
 		t.Errorf("replayable: %v", ids)
 	}
-	again, _, err := m.Migrate(t.Context(), after, "2", "ben", "again")
+	again, _, err := m.Migrate(t.Context(), w.letter(parent.ID), "2", "ben", "again")
 	if err != nil || again.ID != child.ID || again.Revision != child.Revision || len(w.letters()) != 2 {
 		t.Errorf("a repeat: %+v %v", again, err)
 	}
+
+	stale, _, err := m.Migrate(t.Context(), parent, "2", "ben", "somebody was faster")
+	if err != nil || stale.ID != child.ID || w.letter(parent.ID).ClosedBy != "amy" {
+		t.Errorf("an operator who saw it open: %+v %v", stale, err)
+	}
+
+	// Its own row says enough, also where the audit is gone.
+	after.FinalStatus = ""
+	if why, err := Family(t.Context(), w.desk.Letters, NewAuditLog(newWorld(t).store), after); err != nil || why != WhyHandedOver {
+		t.Errorf("a parent that names its child: %q %v", why, err)
+	}
+	after.FinalStatus = letter.FinalMigrated
 
 	// A copy of the parent's event comes again: the child still stands in its place.
 	w.now = w.now.Add(time.Minute)
@@ -305,6 +318,45 @@ func TestAChildIsNoConflictWithWhatItWasMigratedFrom(t *testing.T) {
 			t.Errorf("judged %+v %v", j, err)
 		}
 	})
+}
+
+func TestAMigrationWaitsForAnOpenReview(t *testing.T) {
+	w := newWorld(t)
+	l := w.invalid(orderEvent("e1", "1", `"5.00"`))
+	if _, err := w.desk.Reviews.Open(t.Context(), idempotency.Review{
+		ID: idempotency.ConflictID(l.Key, l.InputDigest), Kind: idempotency.ReviewConflict, Key: l.Key, Flow: "order", Environment: "prod",
+		EventDigest: l.InputDigest, FirstSeenAt: w.now, ExpiresAt: w.now.Add(time.Hour),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.migrator().Migrate(t.Context(), l, "2", "amy", "why"); !errors.Is(err, ErrReview) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAMigratedEventStaysInItsFlow(t *testing.T) {
+	w := newWorld(t)
+	other := strings.NewReplacer("name: order", "name: other", "source: shop", "source: shop, $.data.kind: other", "{const: order}", "{const: other}", `{"number":"1"}`, `{"number":"1","kind":"other"}`)
+	first := strings.NewReplacer("source: shop", "source: shop, $.data.kind: first", `{"number":"1"}`, `{"number":"1","kind":"first"}`)
+	_, list, _ := strings.Cut(deskFlows, "flows:\n")
+	set, err := flows.Load([]byte(first.Replace(deskFlows)+other.Replace(list)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.desk.Flows = set
+	m := w.migrator()
+	m.Migrations = []flows.Migration{{Flow: "order", From: "1", To: "2", Migrate: func(e flows.MigrationEvent) (flows.MigrationEvent, error) {
+		data := e.Payload.(map[string]any)
+		data["kind"], data["number"], data["amount"] = "other", "1", 5
+		return e, nil
+	}}}
+	l := w.invalid(strings.Replace(orderEvent("e1", "", `"5"`), `"data":{`, `"data":{"kind":"first",`, 1))
+	if l.Key != "" {
+		t.Fatal("it has a key already")
+	}
+	if _, _, err := m.Migrate(t.Context(), l, "2", "amy", "why"); err == nil || !strings.Contains(err.Error(), "another flow, other") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestAChildWaitsUntilItsParentNamesIt(t *testing.T) {

@@ -69,6 +69,7 @@ func TestEvidenceHoldsUntilSomethingSpeaksAgainstIt(t *testing.T) {
 		"a failed replay before it":              {letter.CodeAccessDenied, []Evidence{no(ProbeReplay, 1), yes(ProbeAccess, 2)}, never, 2, ""},
 		"a failed replay of another letter":      {letter.CodeInvalidSchema, []Evidence{yes(ProbeSchema, 1, "me"), no(ProbeReplay, 2, "other")}, never, 0, WhyReplayed},
 		"an attempt after it":                    {letter.CodeAccessDenied, []Evidence{yes(ProbeAccess, 1)}, at(2), 0, WhyAttempt},
+		"a no at the same time, read after it":   {letter.CodeAccessDenied, []Evidence{yes(ProbeAccess, 1), no(ProbeAccess, 1)}, never, 0, WhyProbeFailed},
 		"an attempt at the same time":            {letter.CodeAccessDenied, []Evidence{yes(ProbeAccess, 1)}, at(1), 0, WhyAttempt},
 		"an attempt before it":                   {letter.CodeAccessDenied, []Evidence{yes(ProbeAccess, 2)}, at(1), 2, ""},
 		"another probe":                          {letter.CodeAccessDenied, []Evidence{yes(ProbeTarget, 1)}, never, 0, WhyNoEvidence},

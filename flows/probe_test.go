@@ -53,6 +53,12 @@ func TestAModelIsProbedByALookUpAndNeverByACompletion(t *testing.T) {
 			}
 		})
 	}
+	t.Run("another model than the one asked for", func(t *testing.T) {
+		m := newModel("qwen", answering(http.StatusOK, http.Header{"Content-Type": {"application/json"}}, `{"id":"other","object":"model"}`), nil)
+		if ok, result, err := m.Probe(t.Context(), AskTarget); ok || err != nil || !strings.Contains(result, "another id") {
+			t.Errorf("%v %q %v", ok, result, err)
+		}
+	})
 	t.Run("a service without models to read is for a person", func(t *testing.T) {
 		server := modeltest.New(modeltest.Options{})
 		server.Faults.Add(status("GetModel", 404), status("ListModels", 404))

@@ -2,6 +2,8 @@ package flows
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -66,6 +68,21 @@ func TestADataSchemaNamesPlaceAndKeywordAndNoValue(t *testing.T) {
 			case err != nil && (strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "138") || !strings.Contains(err.Error(), "version 2")):
 				t.Errorf("%s: %v", data, err)
 			}
+		}
+	}
+}
+
+func TestADataSchemaReadsNoFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.json")
+	if err := os.WriteFile(file, []byte(`{"type":"object"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newSchema(map[string]any{"$ref": "file://" + file}); err == nil {
+		t.Error("a schema was read from disk")
+	}
+	for _, draft := range []string{"https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"} {
+		if _, err := newSchema(map[string]any{"$schema": draft}); err != nil {
+			t.Errorf("a draft that is built in: %v", err)
 		}
 	}
 }
