@@ -211,6 +211,10 @@ func (d *delivery) read() {
 	}
 	if d.declared, err = d.flow.TaskEffects(d.key.Hex, d.input, d.o.KeySecret); err != nil {
 		unusable(err.Error())
+		return
+	}
+	if err = d.flow.Validate(d.input); err != nil {
+		unusable(err.Error())
 	}
 }
 

@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:  "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"planid": planID},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SAMPLES", samples)
