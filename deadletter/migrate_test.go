@@ -87,7 +87,7 @@ func TestAMigratedChildGoesOnInItsParentsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if child.ParentID != parent.ID || child.OriginalEventID != "e1" || child.EventID == "e1" || child.Generation != 1 || child.Migration != "1..2" ||
-		child.Key != parent.Key || child.InputDigest == parent.InputDigest || !child.Open() || child.Revision != 1 {
+		child.Key != parent.Key || child.InputDigest == parent.InputDigest || !child.Open() || child.Revision != 1 || child.DeliveryAttempts != 1 {
 		t.Errorf("child %+v", child)
 	}
 	if fmt.Sprint(diff) != "[{/data/amount changed} {/id changed} {/originaleventid added}]" {

@@ -192,6 +192,9 @@ func (r *Repairs) letter(ctx context.Context, probe string, j Judgement) (Look, 
 		look.Result = "today's flows.yaml has no flow for it"
 	case x.why != "":
 		look.Result = x.why
+	case probe == ProbeSchema && j.Letter.ParentID == "" && !strings.HasPrefix(j.Target, "fc:"):
+		// Today's schema takes it, as it did then: somebody behind it refused.
+		look.Result = "it was refused while it ran, and is still the same event: migrate it, to identity where the code was repaired"
 	case perLetter(probe):
 		look.OK, look.Result = true, "today's flows.yaml takes it: flow "+x.flow.Name
 		if x.flow.SchemaVersion != "" {
@@ -313,7 +316,12 @@ func (r *Repairs) Store(ctx context.Context, fingerprint string, looks []Look, w
 		if l.NoRead {
 			continue
 		}
-		i := slices.IndexFunc(rows, func(e Evidence) bool { return e.Probe == l.Probe && e.OK == l.OK })
+		if n := len(l.LetterIDs); n > maxListed && !perLetter(l.Probe) {
+			l.LetterIDs = l.LetterIDs[:maxListed] // the rest is the same target
+		}
+		i := slices.IndexFunc(rows, func(e Evidence) bool {
+			return e.Probe == l.Probe && e.OK == l.OK && len(e.LetterIDs)+len(l.LetterIDs) <= maxListed
+		})
 		if i < 0 {
 			rows = append(rows, Evidence{Fingerprint: fingerprint, Probe: l.Probe, OK: l.OK, Result: l.Result, By: who, Environment: r.Desk.Environment})
 			i = len(rows) - 1
@@ -347,6 +355,9 @@ func (r *Repairs) Store(ctx context.Context, fingerprint string, looks []Look, w
 	}
 	return rows, nil
 }
+
+// maxListed bounds how many letters one row of evidence lists.
+const maxListed = 1000
 
 // maxResult bounds the result of a row that sums several looks up, in bytes.
 const maxResult = 600

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -161,6 +162,50 @@ func TestASchemaIsProbedLetterByLetter(t *testing.T) {
 	}
 	if err != nil || n != 2 {
 		t.Errorf("%d audit rows, %v", n, err)
+	}
+}
+
+func TestAnEventThatWasRefusedWhileItRanNeedsAMigration(t *testing.T) {
+	w := newWorld(t)
+	r := w.repairs(w.standIns())
+	event := orderEvent("e1", "1", "5")
+	w.record(event, failed(idempotency.CodeInvalidRequest))
+	j := w.ingest(event)[0]
+	looks, err := r.Look(t.Context(), []Judgement{j})
+	if err != nil || looks[0].OK || !strings.Contains(looks[0].Result, "migrate it") {
+		t.Errorf("the same event: %+v %v", looks, err)
+	}
+	child, _, err := w.migrator().Migrate(t.Context(), j.Letter, flows.Identity, "amy", "the code was repaired")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j, err = w.desk.Judge(t.Context(), child); err != nil {
+		t.Fatal(err)
+	}
+	if looks, err := r.Look(t.Context(), []Judgement{j}); err != nil || !looks[0].OK {
+		t.Errorf("its child: %+v %v", looks, err)
+	}
+}
+
+func TestEvidenceAboutManyLettersIsSplit(t *testing.T) {
+	w := newWorld(t)
+	r := w.repairs(w.standIns())
+	var looks []Look
+	for i := range maxListed + 1 {
+		looks = append(looks, Look{Probe: ProbeSchema, LetterIDs: []string{fmt.Sprint(i)}, OK: true, Result: fmt.Sprint("result ", i)})
+	}
+	many := make([]string, 5*maxListed)
+	looks = append(looks, Look{Probe: ProbeAccess, LetterIDs: many, OK: true, Result: "r"})
+	rows, err := r.Store(t.Context(), "fp", looks, "amy", "")
+	if err != nil || len(rows) != 3 || len(rows[0].LetterIDs) != maxListed || len(rows[1].LetterIDs) != 1 || len(rows[2].LetterIDs) != maxListed || len(rows[0].Result) > 2*maxResult {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	all, err := r.Evidence.Of(t.Context(), "fp")
+	if err != nil || len(all) != 3 {
+		t.Fatal(len(all), err)
+	}
+	if _, why := EvidenceFor(letter.CodeInvalidSchema, all, letter.Letter{ID: fmt.Sprint(maxListed), Environment: "prod", Flow: "f"}, time.Time{}); why != "" {
+		t.Error(why)
 	}
 }
 

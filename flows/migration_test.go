@@ -164,3 +164,35 @@ func TestAMigrationIsFoundByWhereItLeads(t *testing.T) {
 		t.Error("two children of one id")
 	}
 }
+
+func FuzzAnIdentityMigrationChangesTheIDsAlone(f *testing.F) {
+	for _, seed := range []string{
+		`{"specversion":"1.0","id":"e","source":"s","type":"t","data":{"a":[1.0,{"b":null}],"/":"~"}}`,
+		`{"data":"x","specversion":"1.0","id":" e","source":"s","type":"t","originaleventid":7,"": true}`,
+		`{"specversion":"1.0","id":"e","source":"s","type":"t","originaleventid":"first","data_base64":"e30=","datacontenttype":"application/json"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		parent, err := events.Decode(raw)
+		if err != nil || len(raw) > events.MaxSize-200 {
+			return
+		}
+		made, err := new(Flow).Child(parent, Migration{}, "mig-0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		child, err := events.Decode(made)
+		if err != nil {
+			t.Fatalf("%s: %v", made, err)
+		}
+		for _, c := range Diff(parent, child) {
+			if c.Path != "/id" && c.Path != "/originaleventid" {
+				t.Errorf("%s: %v", made, c)
+			}
+		}
+		if child.ID() != "mig-0" || child.Extension(OriginalID) == "" || string(child.DataEncoded) != string(parent.DataEncoded) {
+			t.Errorf("%s", made)
+		}
+	})
+}

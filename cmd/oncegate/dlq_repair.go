@@ -87,11 +87,10 @@ Exit code 3: a probe says no.`,
 				return err
 			}
 			defer done()
-			group, err := groupOf(ctx, d, args[0])
+			picked, total, err := sampleOf(ctx, d, args[0], sample)
 			if err != nil {
 				return err
 			}
-			picked := deadletter.Sample(group, sample)
 			probes, stop, err := a.probes(d, picked)
 			if err != nil {
 				return err
@@ -103,7 +102,7 @@ Exit code 3: a probe says no.`,
 			looks, err := r.Look(ctx, picked)
 			switch {
 			case errors.Is(err, deadletter.ErrNeedsNoProbe):
-				fmt.Fprintf(a.err, "%s: %v\n", group[0].Code, err)
+				fmt.Fprintf(a.err, "%s: %v\n", picked[0].Code, err)
 				return nil
 			case errors.Is(err, deadletter.ErrNoRepair):
 				return refusedf("%v", err)
@@ -115,7 +114,7 @@ Exit code 3: a probe says no.`,
 					return refusedf("%v", err)
 				}
 			}
-			if err := a.printLooks(args[0], group, picked, looks); err != nil {
+			if err := a.printLooks(args[0], total, picked, looks); err != nil {
 				return err
 			}
 			return a.keepLooks(ctx, r, args[0], looks, by, change)
@@ -131,22 +130,25 @@ Exit code 3: a probe says no.`,
 	return cmd
 }
 
-// groupOf returns the open letters of a group as they are judged now.
-func groupOf(ctx context.Context, d *deadletter.Desk, fingerprint string) ([]deadletter.Judgement, error) {
-	var group []deadletter.Judgement
-	_, err := judged(ctx, d, letter.Letter.Open, func(j deadletter.Judgement) error {
-		if j.Fingerprint == fingerprint && j.Decision != deadletter.SkipCompleted {
-			group = append(group, j)
+// sampleOf returns the letters of a group to look at, and how many open ones it has.
+func sampleOf(ctx context.Context, d *deadletter.Desk, fingerprint string, n int) (picked []deadletter.Judgement, total int, err error) {
+	_, err = judged(ctx, d, letter.Letter.Open, func(j deadletter.Judgement) error {
+		if j.Fingerprint != fingerprint || j.Decision == deadletter.SkipCompleted {
+			return nil
+		}
+		total++
+		if picked = append(picked, j); n > 0 && len(picked) > 100*n {
+			picked = deadletter.Sample(picked, n)
 		}
 		return nil
 	})
-	if err == nil && len(group) == 0 {
+	if err == nil && total == 0 {
 		err = notFoundf("no open letter has the fingerprint %q: oncegate dlq groups lists them", fingerprint)
 	}
-	return group, err
+	return deadletter.Sample(picked, n), total, err
 }
 
-func (a *app) printLooks(fingerprint string, group, picked []deadletter.Judgement, looks []deadletter.Look) error {
+func (a *app) printLooks(fingerprint string, total int, picked []deadletter.Judgement, looks []deadletter.Look) error {
 	if a.output == outputJSON {
 		views := []lookView{}
 		for _, l := range looks {
@@ -160,7 +162,7 @@ func (a *app) printLooks(fingerprint string, group, picked []deadletter.Judgemen
 			Letters       int         `json:"letters"`
 			LookedAt      int         `json:"looked_at"`
 			Looks         []lookView  `json:"looks"`
-		}{1, fingerprint, group[0].Code, group[0].Target, len(group), len(picked), views}, true)
+		}{1, fingerprint, picked[0].Code, picked[0].Target, total, len(picked), views}, true)
 	}
 	var rows [][]string
 	for _, l := range looks {
@@ -173,7 +175,7 @@ func (a *app) printLooks(fingerprint string, group, picked []deadletter.Judgemen
 		rows = append(rows, []string{v.Probe, v.Answer, strings.Join(ids, ", "), v.Result})
 	}
 	printTable(a.out, []string{"probe", "answer", "letters", "result"}, rows)
-	fmt.Fprintf(a.err, "%s of %s: %d of %d letters looked at\n", group[0].Code, group[0].Target, len(picked), len(group))
+	fmt.Fprintf(a.err, "%s of %s: %d of %d letters looked at\n", picked[0].Code, picked[0].Target, len(picked), total)
 	return nil
 }
 

@@ -93,7 +93,7 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 // Create writes a letter that is not there yet; one that is there, open or
 // closed, is left as it is. Errors wrap idempotency.ErrUnavailable.
 func (t *Table) Create(ctx context.Context, l Letter) error {
-	l.Revision, l.DeliveryAttempts = 1, max(l.DeliveryAttempts, 1)
+	l.Revision, l.DeliveryAttempts = 1, 1
 	l.Fingerprint = Fingerprint(l.Code, l.Target)
 	row, err := l.columns()
 	if err != nil {
