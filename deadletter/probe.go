@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncegate/oncegate/deadletter/letter"
-	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
@@ -224,62 +222,6 @@ func (r *Repairs) content(ctx context.Context, x examined) (ok bool, result stri
 		return false, text + "it is there, with other bytes than the event says"
 	}
 	return true, text + "it is there, as the event says"
-}
-
-// examined is what today's code makes of an event.
-type examined struct {
-	event  *events.Event
-	flow   *flows.Flow
-	input  *flows.Input
-	key    string
-	digest string
-	why    string // fixed text: what the function would refuse it for, "" for nothing
-}
-
-// examine reads raw bytes as the function does before it claims.
-func (d *Desk) examine(raw []byte) (x examined) {
-	var err error
-	if x.event, err = events.Decode(raw); err != nil {
-		x.why = err.Error()
-		return x
-	}
-	if x.flow = d.Flows.Find(x.event); x.flow == nil {
-		x.why = "no flow wants the event"
-		return x
-	}
-	if x.input, err = x.flow.Input(x.event); err != nil {
-		x.why = err.Error()
-		return x
-	}
-	if x.digest, err = x.flow.Digest(x.input); err != nil {
-		x.why = "its data has no canonical form"
-		return x
-	}
-	if x.flow.Environment(x.event) != d.Environment {
-		x.why = "the event names another environment"
-		return x
-	}
-	key, err := x.flow.Key(x.input, d.KeySecret)
-	if err == nil {
-		x.key = key.Hex
-		_, err = x.flow.TaskEffects(key.Hex, x.input, d.KeySecret)
-	}
-	if err == nil {
-		err = x.flow.Validate(x.input)
-	}
-	if err != nil {
-		x.why = err.Error()
-	}
-	return x
-}
-
-// rawEvent reads a letter's bytes, checked against their hash.
-func (d *Desk) rawEvent(ctx context.Context, l letter.Letter) ([]byte, error) {
-	raw, err := d.Artifacts.Read(ctx, idempotency.Ref{Object: l.RawRef, SHA256: l.RawSHA256})
-	if err != nil {
-		return nil, fmt.Errorf("read letter %s: %w", l.ID, err)
-	}
-	return raw, nil
 }
 
 // Confirm turns what nobody can be asked about into a person's word.
