@@ -33,6 +33,7 @@ type Facts struct {
 	Record           idempotency.Status // "" where there is no record
 	DigestMatches    bool               // the letter's input is the record's
 	DigestSuperseded bool               // the letter's input was replaced by a reviewer
+	Replaces         bool               // the letter's event was migrated from the one that the record holds
 	OpenReview       bool               // of the letter's key
 	ResolvedReview   bool               // a person has settled what the letter asked
 	FlowOn           bool
@@ -47,7 +48,7 @@ func Decide(f Facts) (d Decision, rule string) {
 		return SkipCompleted, "a reviewer has let another input hold"
 	case f.OpenReview:
 		return ManualReview, "a review of the business is open"
-	case f.Record != "" && !f.DigestMatches:
+	case f.Record != "" && !f.DigestMatches && !(f.Replaces && f.Record != idempotency.StatusSucceeded):
 		return ManualReview, "the record holds another input"
 	case f.Record == idempotency.StatusOutcomeUnknown:
 		return ManualReview, "a side effect may have happened"

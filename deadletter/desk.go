@@ -147,9 +147,11 @@ func (d *Desk) Ingest(ctx context.Context, item Item, flowName string) (Judgemen
 		return Judgement{}, err
 	}
 	l.Code, l.Target = j.Code, j.Target
-	if l.RawRef, err = d.Artifacts.PutLetter(ctx, l.ID, raw); err != nil {
+	ref, err := d.Artifacts.PutLetter(ctx, l.ID, raw)
+	if err != nil {
 		return Judgement{}, fmt.Errorf("ingest: %w", err)
 	}
+	l.RawRef = ref.String()
 	if j.Decision == SkipCompleted {
 		l.FinalStatus, l.ClosedBy, l.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule
 		err = d.Letters.EnsureSeen(ctx, l)
@@ -186,7 +188,14 @@ func (d *Desk) Judge(ctx context.Context, l letter.Letter) (Judgement, error) {
 			j.Record = &rec
 			f.Record, f.DigestMatches = rec.Status, rec.InputDigest == l.InputDigest
 			f.DigestSuperseded = slices.Contains(rec.SupersededDigests, l.InputDigest)
-			if f.DigestMatches && (rec.Status == idempotency.StatusFailedRetryable || rec.Status == idempotency.StatusFailedFinal) {
+			if !f.DigestMatches && l.ParentID != "" {
+				parent, ok, err := d.Letters.Get(ctx, l.ParentID)
+				if err != nil {
+					return Judgement{}, fmt.Errorf("judge: %w", err)
+				}
+				f.Replaces = ok && parent.InputDigest == rec.InputDigest
+			}
+			if (f.DigestMatches || f.Replaces) && (rec.Status == idempotency.StatusFailedRetryable || rec.Status == idempotency.StatusFailedFinal) {
 				j.Code = letter.CodeOf(rec.LastErrorCode)
 				if rec.LastErrorTarget != "" {
 					j.Target = rec.LastErrorTarget

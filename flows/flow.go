@@ -218,7 +218,10 @@ func (f *Flow) NeedsSecret() bool {
 }
 
 // Set is a checked flows.yaml.
-type Set struct{ Flows []*Flow }
+type Set struct {
+	Flows  []*Flow
+	Replay Replay // bounds of replays; package deadletter checks them
+}
 
 // Find returns the one flow that an event belongs to, nil where there is none.
 func (s *Set) Find(e *events.Event) *Flow {

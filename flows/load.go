@@ -47,6 +47,7 @@ func (e *ConfigError) Error() string {
 type fileYAML struct {
 	SchemaVersion int        `yaml:"schema_version"`
 	Flows         []flowYAML `yaml:"flows"`
+	Replay        Replay     `yaml:"replay"`
 }
 
 type flowYAML struct {
@@ -141,7 +142,7 @@ func Load(raw []byte, processors map[string]Processor) (*Set, error) {
 	if len(file.Flows) == 0 {
 		return nil, &ConfigError{Field: "flows", Reason: "there is none"}
 	}
-	set := new(Set)
+	set := &Set{Replay: file.Replay}
 	var problems []error
 	samples := map[*Flow]*events.Event{}
 	for i, y := range file.Flows {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
@@ -36,6 +37,7 @@ type Options struct {
 	Reviews    *idempotency.Reviews
 	Letters    *letter.Table
 	Artifacts  *artifacts.Store
+	Plans      *plan.Store // may be nil: then every replay is refused
 
 	Environment string
 	KeySecret   []byte // of sensitive key fields; may be empty where no flow has any
@@ -317,6 +319,8 @@ func (d *delivery) answer(ctx context.Context, c idempotency.Claimed, claim idem
 		return d.exhausted(ctx, c, claim)
 	case idempotency.AnswerFinal:
 		return d.failedFinal(ctx, c.Record)
+	case idempotency.AnswerAbandoned:
+		return d.abandoned(ctx, c.Record)
 	case idempotency.AnswerOutcomeUnknown:
 		return d.outcomeUnknown(ctx, c.Record)
 	default:

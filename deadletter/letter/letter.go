@@ -62,7 +62,7 @@ type Letter struct {
 	EventSource string
 	EventTime   time.Time
 	RawSHA256   string
-	RawRef      string // object name of the raw bytes
+	RawRef      string // idempotency.Ref of the raw bytes; older rows have an object name alone
 
 	Key             string
 	KeyRule         string // fingerprint of the rule and secret that made the key
@@ -104,6 +104,21 @@ func RawID(rawSHA256 string) string {
 // Open reports whether nobody has closed the letter yet.
 func (l Letter) Open() bool { return l.FinalStatus == "" }
 
+// Raw is the reference of the raw bytes, with the hash that they must have.
+func (l Letter) Raw() (idempotency.Ref, error) {
+	ref, err := idempotency.ParseRef(l.RawRef)
+	if err != nil {
+		return idempotency.Ref{}, fmt.Errorf("read letter %s: %w", l.ID, err)
+	}
+	if ref.SHA256 == "" {
+		ref.SHA256 = l.RawSHA256 // a row of before references
+	}
+	if ref.Object == "" || ref.SHA256 == "" || ref.SHA256 != l.RawSHA256 {
+		return idempotency.Ref{}, fmt.Errorf("read letter %s: its row does not say where which raw bytes are", l.ID)
+	}
+	return ref, nil
+}
+
 // tells reports whether the stored letter says all that a sighting would make it say.
 func (l Letter) tells(seen Letter, reopen bool) bool {
 	if l.Open() {
@@ -119,7 +134,7 @@ func seenAgain(stored, seen Letter, reopen bool) Letter {
 	next.DeliveryAttempts++
 	next.LastFailedAt = seen.LastFailedAt
 	next.ExpiresAt = seen.ExpiresAt
-	// The object's name is the letter's, so its bytes are now those of this sighting.
+	// Both together: the reference names the version that holds this sighting's bytes.
 	next.RawRef, next.RawSHA256 = seen.RawRef, seen.RawSHA256
 	if stored.Open() || reopen {
 		next.Code, next.Target, next.Reason = seen.Code, seen.Target, seen.Reason

@@ -64,7 +64,7 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 		if !ok {
 			break
 		}
-		if stored.LastFailedAt.Equal(l.LastFailedAt) && stored.tells(l, reopen) {
+		if stored.LastFailedAt.Equal(l.LastFailedAt) && stored.RawRef == l.RawRef && stored.tells(l, reopen) {
 			return nil // this very sighting: its answer was lost
 		}
 		next := seenAgain(stored, l, reopen)
