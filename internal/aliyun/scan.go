@@ -31,12 +31,12 @@ type ScanOptions struct {
 }
 
 // buffered is how many pages of one range wait for their turn.
-const buffered = 4
+const buffered = 2
 
 // ScanAll calls each with all pages by rising key, from its own goroutine. The
 // first call covers a small table whole. Beyond that the rest is split by the
 // first two hex digits of its keys, and the ranges are read ahead in parallel: at
-// most Parallel times five pages are held. The first error ends it.
+// most Parallel times three pages are held. The first error ends it.
 func (t *Tablestore) ScanAll(ctx context.Context, table Table, o ScanOptions, each func(Page) error) error {
 	if o.Page == 0 {
 		o.Page = 1000
