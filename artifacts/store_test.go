@@ -29,6 +29,7 @@ type stand struct {
 	srv    *osstest.Server
 	bucket *aliyun.Bucket
 	store  *Store
+	creds  aliyun.Credentials
 }
 
 func newStand(t *testing.T, encryption string) *stand {
@@ -40,11 +41,10 @@ func newStand(t *testing.T, encryption string) *stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = srv.Close() })
+	own := aliyun.Credentials{AccessKeyID: cred.AccessKeyID, AccessKeySecret: cred.AccessKeySecret, SecurityToken: cred.SecurityToken}
 	bucket, err := aliyun.NewBucket("http://127.0.0.1", "room", aliyun.Options{
-		Credentials: func(context.Context) (aliyun.Credentials, error) {
-			return aliyun.Credentials{AccessKeyID: cred.AccessKeyID, AccessKeySecret: cred.AccessKeySecret, SecurityToken: cred.SecurityToken}, nil
-		},
-		Transport: srv.Transport(),
+		Credentials: func(context.Context) (aliyun.Credentials, error) { return own, nil },
+		Transport:   srv.Transport(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func newStand(t *testing.T, encryption string) *stand {
 		t.Fatal(err)
 	}
 	srv.Faults.ResetCalls()
-	return &stand{t, srv, bucket, NewStore(bucket, encryption)}
+	return &stand{t, srv, bucket, NewStore(bucket, encryption), own}
 }
 
 func (s *stand) put(l Label, body string) idempotency.Ref {

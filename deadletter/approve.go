@@ -40,17 +40,11 @@ func (v *Approver) May(ctx context.Context, p plan.Plan, given plan.Approval) er
 	if err := plan.CheckApproval(p, &given); err != nil {
 		return refuse(err)
 	}
-	if p.EvidenceID == "" {
-		return nil
+	err = unchanged(ctx, v.Evidence, p)
+	if refused := new(RefusedError); errors.As(err, &refused) {
+		return refuse(errors.New(refused.Gate.Reason))
 	}
-	all, err := v.Evidence.Of(ctx, p.Fingerprint)
-	if err != nil {
-		return err
-	}
-	if len(all) == 0 || all[len(all)-1].ID != p.EvidenceID || !all[len(all)-1].OK {
-		return refuse(errors.New("the evidence has changed since the plan was made: make a new plan"))
-	}
-	return nil
+	return err
 }
 
 func (v *Approver) refused(ctx context.Context, p plan.Plan, given plan.Approval, why string) {

@@ -26,7 +26,8 @@ type Desk struct {
 	Artifacts   *artifacts.Store
 	Environment string
 	KeySecret   []byte
-	Target      string // of letters whose messages name none
+	Keys        func() (artifacts.PrivateKeys, error) // that sealed events open with; nil for none
+	Target      string                                // of letters whose messages name none
 	Retention   time.Duration
 	Now         func() time.Time
 }
@@ -190,13 +191,11 @@ func (d *Desk) Judge(ctx context.Context, l letter.Letter) (Judgement, error) {
 			f.Record, f.DigestMatches = rec.Status, rec.InputDigest == l.InputDigest
 			f.DigestSuperseded = slices.Contains(rec.SupersededDigests, l.InputDigest)
 			if !f.DigestMatches && l.ParentID != "" {
-				parent, ok, err := d.Letters.Get(ctx, l.ParentID)
-				if err != nil {
+				if f.Migrated, err = d.descends(ctx, l, rec.InputDigest); err != nil {
 					return Judgement{}, fmt.Errorf("judge: %w", err)
 				}
-				f.Replaces = ok && parent.InputDigest == rec.InputDigest
 			}
-			if (f.DigestMatches || f.Replaces) && (rec.Status == idempotency.StatusFailedRetryable || rec.Status == idempotency.StatusFailedFinal) {
+			if f.DigestMatches && (rec.Status == idempotency.StatusFailedRetryable || rec.Status == idempotency.StatusFailedFinal) {
 				j.Code = letter.CodeOf(rec.LastErrorCode)
 				if rec.LastErrorTarget != "" {
 					j.Target = rec.LastErrorTarget

@@ -30,6 +30,8 @@ flows:
     key: {number: {path: $.data.number}, operation: {const: order}}
     processor: record
     processor_version: "1"
+    schema_version: "2"
+    data_schema: {properties: {amount: {type: number}}}
     sample: '{"specversion":"1.0","id":"e","source":"shop","type":"order","aliyuneventbusname":"prod","data":{"number":"1"}}'
 `
 
@@ -40,6 +42,7 @@ type world struct {
 	oss     *osstest.Server
 	ots     *otstest.Server
 	store   *aliyun.Tablestore
+	bucket  *aliyun.Bucket
 	options aliyun.Options
 	now     time.Time
 }
@@ -80,6 +83,7 @@ func newWorldOf(t testing.TB) *world {
 	}
 	bucket, err := aliyun.NewBucket("http://127.0.0.1", "letters", options)
 	must(err)
+	w.bucket = bucket
 	_, err = bucket.Create(t.Context())
 	must(err)
 	set, err := flows.Load([]byte(deskFlows), nil)

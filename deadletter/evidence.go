@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
 )
@@ -64,6 +66,33 @@ func (t *EvidenceLog) Add(ctx context.Context, e Evidence) error {
 			return nil // its answer was lost
 		}
 		return fmt.Errorf("write evidence: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// evidenceDigest is hex SHA-256 over the ids of all evidence about a group: a plan
+// holds while that is the same.
+func evidenceDigest(all []Evidence) string {
+	ids := make([]string, len(all))
+	for i, e := range all {
+		ids[i] = e.ID
+	}
+	return hashOf([]byte(strings.Join(ids, "\n")))
+}
+
+// unchanged refuses a plan whose group has other evidence now than when it was made.
+func unchanged(ctx context.Context, log *EvidenceLog, p plan.Plan) error {
+	if p.Evidence == "" {
+		return nil
+	}
+	all, err := log.Of(ctx, p.Fingerprint)
+	if err != nil {
+		return err
+	}
+	if evidenceDigest(all) != p.Evidence {
+		return &RefusedError{Gate{
+			Name: GateRepair, Reason: "the evidence has changed since the plan was made: verify the repair, make a new plan, and have that approved",
+		}}
 	}
 	return nil
 }

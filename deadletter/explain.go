@@ -20,7 +20,7 @@ type Explained struct {
 
 // Explain asks every gate about a letter, as a plan or its run would.
 func (p *Planner) Explain(ctx context.Context, j Judgement) (Explained, error) {
-	j, _, err := p.Desk.derive(ctx, j, p.Raw)
+	j, _, err := p.Desk.derive(ctx, j)
 	if err != nil {
 		return Explained{}, fmt.Errorf("explain: %w", err)
 	}
@@ -43,7 +43,7 @@ func (p *Planner) Explain(ctx context.Context, j Judgement) (Explained, error) {
 		if err != nil {
 			return Explained{}, fmt.Errorf("explain: %w", err)
 		}
-		facts.Approval, facts.EvidenceID = plan.CheckApproval(*e.Plan, a), e.Plan.EvidenceID
+		facts.Approval = plan.CheckApproval(*e.Plan, a)
 	}
 	e.Gates = Gates(facts)
 	return e, nil

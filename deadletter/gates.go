@@ -48,8 +48,6 @@ type GateFacts struct {
 	// Evidence about the letter's group, with the reason where there is none.
 	Evidence    *Evidence
 	EvidenceWhy string
-	// EvidenceID is the evidence that the plan was approved with.
-	EvidenceID string
 	// Approval is what plan.CheckApproval says, nil where it passes.
 	Approval       error
 	MaxGenerations int64
@@ -90,7 +88,7 @@ func idempotencyGate(f GateFacts) Gate {
 	case j.Decision == SkipCompleted, j.Decision == ManualReview:
 		return refuse(j.Rule, time.Time{})
 	case j.Letter.Key == "":
-		return refuse("the event gives no business key: nothing would guard it", time.Time{})
+		return refuse("no business key is known, so nothing would guard it: no flow wants the event, it lacks a key field, or it is sealed and no private key was given", time.Time{})
 	}
 	if i := f.Item; i != nil {
 		switch revision := revisionOf(rec); {
@@ -173,7 +171,7 @@ func repairGate(f GateFacts) Gate {
 			why = "no probe has shown that the cause is repaired"
 		}
 		return Gate{Name: GateRepair, Reason: why}
-	case f.Item != nil && f.EvidenceID != f.Evidence.ID:
+	case f.Item != nil && f.Item.EvidenceID != f.Evidence.ID:
 		return Gate{Name: GateRepair, Reason: "the evidence is another than the plan was approved with"}
 	}
 	return Gate{Name: GateRepair, Pass: true, Reason: "evidence " + f.Evidence.ID}

@@ -12,16 +12,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
 )
-
-// RawReader returns the bytes of a letter's event, unsealed and checked against
-// the hash that the letter names.
-type RawReader func(ctx context.Context, l letter.Letter) ([]byte, error)
 
 // Planner makes plans.
 type Planner struct {
@@ -29,7 +25,6 @@ type Planner struct {
 	Plans    *plan.Store
 	Evidence *EvidenceLog
 	Audit    *AuditLog
-	Raw      RawReader
 	Rules    Rules
 	Now      func() time.Time
 	NewID    func() string // random, of a plan: hex
@@ -111,7 +106,7 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 		if r.Progress != nil {
 			r.Progress(seen, tree.Count())
 		}
-		j, flow, err := p.Desk.derive(ctx, j, p.Raw)
+		j, flow, err := p.Desk.derive(ctx, j)
 		if err != nil {
 			return err
 		}
@@ -126,9 +121,6 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 			return errEnough
 		}
 		header.Code, header.Target = j.Code, j.Target
-		if facts.Evidence != nil && j.Decision == RepairRequired {
-			header.EvidenceID = facts.Evidence.ID
-		}
 		if flow != nil {
 			for _, e := range flow.Effects {
 				if !slices.Contains(effects, e.Kind) {
@@ -137,6 +129,9 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 			}
 		}
 		frozen := freeze(j, tree.Count(), current)
+		if facts.Evidence != nil && j.Decision == RepairRequired {
+			frozen.EvidenceID, header.Evidence = facts.Evidence.ID, evidenceDigest(evidence)
+		}
 		if err := tree.Add(frozen); err != nil {
 			return err
 		}
@@ -235,16 +230,19 @@ func (r Rules) highImpact(h plan.Header, effects []idempotency.TargetKind) []str
 
 // derive fills in flow, key and digest of a letter that had no flow when it was
 // written, by the flows of today. flow is nil where there is none.
-func (d *Desk) derive(ctx context.Context, j Judgement, raw RawReader) (Judgement, *flows.Flow, error) {
+func (d *Desk) derive(ctx context.Context, j Judgement) (Judgement, *flows.Flow, error) {
 	if j.Letter.Flow != "" {
 		return j, d.flow(j.Letter.Flow), nil
 	}
 	if j.Letter.EventID == "" || j.Letter.EventSource == "" {
 		return j, nil, nil // its bytes are no event
 	}
-	body, err := raw(ctx, j.Letter)
+	body, err := d.RawEvent(ctx, j.Letter)
+	if errors.Is(err, artifacts.ErrSealed) {
+		return j, nil, nil
+	}
 	if err != nil {
-		return j, nil, fmt.Errorf("read letter %s: %w", j.Letter.ID, err)
+		return j, nil, err
 	}
 	e, err := events.Decode(body)
 	if err != nil {

@@ -55,7 +55,6 @@ type Replayer struct {
 	Audit    *AuditLog
 	Effects  EffectReader
 	Invoker  Invoker
-	Raw      RawReader
 	Rules    Rules
 	By       string // identity
 	Owner    string // random, of this replayer
@@ -99,11 +98,10 @@ const lockFor = time.Minute
 // run is one replayer at work on one plan.
 type run struct {
 	*Replayer
-	soft     context.Context // ended: send nothing more, finish what is in flight
-	tree     *plan.Tree
-	evidence *Evidence
-	limiter  *rate.Limiter
-	current  string
+	soft    context.Context // ended: send nothing more, finish what is in flight
+	tree    *plan.Tree
+	limiter *rate.Limiter
+	current string
 
 	mu      sync.Mutex
 	plan    plan.Plan
@@ -170,17 +168,11 @@ func (w *run) admit(ctx context.Context, p plan.Plan) error {
 		w.note(ctx, p, ActionRefused, "approval", err.Error())
 		return &RefusedError{Gate{Name: GateApproval, Reason: err.Error()}}
 	}
-	if p.EvidenceID != "" {
-		all, err := w.Desk.evidence(ctx, w.Evidence, p.Fingerprint)
-		if err != nil {
-			return err
+	if err := unchanged(ctx, w.Evidence, p); err != nil {
+		if refused := new(RefusedError); errors.As(err, &refused) {
+			w.note(ctx, p, ActionRefused, string(refused.Gate.Name), refused.Gate.Reason)
 		}
-		if len(all) == 0 || all[len(all)-1].ID != p.EvidenceID || !all[len(all)-1].OK {
-			why := "the evidence has changed since the approval: verify the repair, make a plan with the new evidence, and have that approved"
-			w.note(ctx, p, ActionRefused, "repair", why)
-			return &RefusedError{Gate{Name: GateRepair, Reason: why}}
-		}
-		w.evidence = &all[len(all)-1]
+		return err
 	}
 	w.tree = new(plan.Tree)
 	for from := int64(0); from >= 0; {
@@ -206,15 +198,6 @@ func (w *run) admit(ctx context.Context, p plan.Plan) error {
 	}
 	w.limiter = rate.NewLimiter(rate.Limit(float64(p.RateMilli)/1000), int(p.Burst))
 	return nil
-}
-
-// evidence is the group's, oldest first.
-func (d *Desk) evidence(ctx context.Context, log *EvidenceLog, fingerprint string) ([]Evidence, error) {
-	all, err := log.Of(ctx, fingerprint)
-	if err != nil {
-		return nil, fmt.Errorf("replay: %w", err)
-	}
-	return all, nil
 }
 
 // tally adds n items of an outcome to counts; "" is an item that waits.

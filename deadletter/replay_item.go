@@ -78,9 +78,9 @@ func (w *run) ask(ctx context.Context, i plan.Item) (Judgement, plan.Outcome, st
 	}
 	facts := GateFacts{
 		Now: w.Now(), Judgement: j, Item: &i.Frozen, HasChild: j.Letter.ChildID != "", Current: w.current,
-		EvidenceID: w.header().EvidenceID, MaxGenerations: w.Rules.MaxGenerations, CallTimeout: w.Rules.CallTimeout,
+		MaxGenerations: w.Rules.MaxGenerations, CallTimeout: w.Rules.CallTimeout,
 	}
-	if w.header().EvidenceID != "" {
+	if i.EvidenceID != "" {
 		all, err := w.Evidence.Of(ctx, w.header().Fingerprint)
 		if err != nil {
 			return j, "", "", err
@@ -122,7 +122,7 @@ func (w *run) pace(ctx context.Context) error {
 // send sends one item and finds out about it. again is the item where it was not
 // sent after all and may be later.
 func (w *run) send(ctx context.Context, i plan.Item, j Judgement) (again *plan.Item, err error) {
-	raw, err := w.Raw(ctx, j.Letter)
+	raw, err := w.Desk.RawEvent(ctx, j.Letter)
 	if err != nil {
 		return nil, w.unopened(ctx, i, j, err)
 	}
@@ -384,10 +384,10 @@ func (w *run) end(ctx context.Context, i plan.Item, j Judgement, r result) error
 	if _, err := w.Plans.UpdateItem(ctx, i, next); err != nil && !errors.Is(err, plan.ErrChanged) {
 		return fmt.Errorf("replay: %w", err)
 	}
-	if fingerprint == h.Fingerprint && h.EvidenceID != "" {
+	if fingerprint == h.Fingerprint && i.EvidenceID != "" {
 		// The cause is not repaired after all: what is left needs new evidence.
 		if err := w.Evidence.Add(ctx, Evidence{
-			ID: EvidenceID(fingerprint, now), Fingerprint: fingerprint, Probe: "replay", Result: "an event failed again after the repair",
+			ID: EvidenceID(fingerprint, now), Fingerprint: fingerprint, Probe: ProbeReplay, Result: "an event failed again after the repair",
 			LetterIDs: []string{i.LetterID}, At: now, By: w.By, Environment: w.Desk.Environment,
 		}); err != nil {
 			return err

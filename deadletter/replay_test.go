@@ -377,13 +377,13 @@ func TestS49EvidenceThatChangedVoidsTheApproval(t *testing.T) {
 	log := NewEvidenceLog(w.store)
 	evidence := func(ok bool) {
 		w.now = w.now.Add(time.Second)
-		if err := log.Add(ctx, Evidence{ID: EvidenceID(fp, w.now), Fingerprint: fp, Probe: "access", OK: ok, Result: "r", At: w.now, By: "rita"}); err != nil {
+		if err := log.Add(ctx, Evidence{ID: EvidenceID(fp, w.now), Fingerprint: fp, Probe: "access", Environment: "prod", OK: ok, Result: "r", At: w.now, By: "rita"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	evidence(true)
 	p := w.make(fp)
-	if p.EvidenceID == "" || p.Count != 2 || len(p.HighImpact) != 1 {
+	if p.Evidence == "" || p.Count != 2 || len(p.HighImpact) != 1 {
 		t.Fatalf("%+v", p)
 	}
 	w.approve(p, "bob")

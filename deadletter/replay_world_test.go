@@ -194,18 +194,10 @@ func (w *replayWorld) deskOn(store *aliyun.Tablestore) *Desk {
 	return &d
 }
 
-func (w *replayWorld) raw(ctx context.Context, l letter.Letter) ([]byte, error) {
-	ref, err := l.Raw()
-	if err != nil {
-		return nil, err
-	}
-	return w.desk.Artifacts.ReadLetter(ctx, l.ID, ref, nil)
-}
-
 func (w *replayWorld) planner(store *aliyun.Tablestore) *Planner {
 	d := w.deskOn(store)
 	return &Planner{
-		Desk: d, Plans: plan.NewStore(store), Evidence: NewEvidenceLog(store), Audit: NewAuditLog(store), Raw: w.raw, Rules: w.rules, Now: w.time,
+		Desk: d, Plans: plan.NewStore(store), Evidence: NewEvidenceLog(store), Audit: NewAuditLog(store), Rules: w.rules, Now: w.time,
 		NewID:   func() string { w.planIDs++; return fmt.Sprintf("%04d", w.planIDs) },
 		Current: func(context.Context) (string, error) { return "7", nil },
 		Each: func(ctx context.Context, fingerprint string, each func(Judgement) error) error {
@@ -244,7 +236,7 @@ func (w *replayWorld) replayer(store *aliyun.Tablestore) *Replayer {
 	w.owners++
 	return &Replayer{
 		Desk: w.deskOn(store), Plans: plan.NewStore(store), Evidence: NewEvidenceLog(store), Audit: NewAuditLog(store),
-		Effects: idempotency.NewLedger(store, idempotency.DefaultPolicy()), Invoker: w.function, Raw: w.raw, Rules: w.rules,
+		Effects: idempotency.NewLedger(store, idempotency.DefaultPolicy()), Invoker: w.function, Rules: w.rules,
 		By: "amy", Owner: fmt.Sprintf("replayer-%d", w.owners), Now: w.time, Sleep: w.sleep,
 		Current: func(context.Context) (string, error) { return "7", nil },
 	}

@@ -67,6 +67,8 @@ type flowYAML struct {
 	ProcessorVersion string       `yaml:"processor_version"`
 	Effects          []effectYAML `yaml:"effects"`
 	MaxAttempts      *int64       `yaml:"max_attempts"`
+	SchemaVersion    string       `yaml:"schema_version"`
+	DataSchema       any          `yaml:"data_schema"`
 	Sample           string       `yaml:"sample"`
 }
 
@@ -235,6 +237,7 @@ func (c *checker) build(y flowYAML, processors map[string]Processor) *Flow {
 	c.key(f, y.Key)
 	c.content(f, y.Content)
 	c.effects(f, y.Effects)
+	c.schema(f, y.SchemaVersion, y.DataSchema)
 	for _, text := range y.Input.Ignore {
 		if p, ok := c.path("input.ignore", text); ok {
 			f.ignore = append(f.ignore, p)
@@ -302,6 +305,9 @@ func (c *checker) sample(f *Flow, text string) *events.Event {
 	}
 	if _, _, err := f.Content(in); err != nil {
 		c.fail("content", "of the sample event: %v", err)
+	}
+	if err := f.Validate(in); err != nil {
+		c.fail("data_schema", "of the sample event: %v", err)
 	}
 	return e
 }

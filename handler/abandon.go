@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// DecisionAbandoned answers the call that gives a task up, and every later
-	// delivery of its input: one more sighting of a closed letter, acknowledged.
+	// DecisionAbandoned answers the call that gives a task up. Every later delivery of
+	// its input is DecisionFinal: one more sighting of a closed letter, acknowledged.
 	DecisionAbandoned Decision = "abandoned"
 	// DecisionAbandonRefused answers such a call that a check has stopped: nothing
 	// was written.
@@ -98,7 +98,7 @@ func (d *delivery) abandoned(ctx context.Context, rec idempotency.Record) (Resul
 	if err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}
-	r := d.ofRecord(DecisionAbandoned, rec)
+	r := d.ofRecord(DecisionFinal, rec)
 	r.LetterID, r.Reason = id, c.reason
 	return r, nil
 }

@@ -47,14 +47,14 @@ func TestAnAbandonedTaskRunsNothingAndItsLetterStaysClosed(t *testing.T) {
 				for i := range 3 {
 					time.Sleep(time.Hour)
 					o := w.deliver(w.instance(), raw)
-					w.acked(o, handler.DecisionAbandoned)
+					w.acked(o, handler.DecisionFinal)
 					if l := w.letterByID(o.LetterID); l.Open() || l.FinalStatus != letter.FinalDiscarded || l.DeliveryAttempts != int64(i)+2 {
 						t.Errorf("letter %+v", l)
 					}
 				}
-				w.acked(w.deliver(w.instance(off), raw), handler.DecisionAbandoned)
+				w.acked(w.deliver(w.instance(off), raw), handler.DecisionFinal)
 				o = w.deliver(w.instance(), other)
-				w.acked(o, handler.DecisionAbandoned)
+				w.acked(o, handler.DecisionFinal)
 				if l := w.letterByID(o.LetterID); l.EventID != "e2" || l.FinalStatus != letter.FinalDiscarded {
 					t.Errorf("another event of it: letter %+v", l)
 				}

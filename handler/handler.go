@@ -165,6 +165,8 @@ type delivery struct {
 	declared []idempotency.TaskEffect
 	// kept is the letter for an event that no claim will be made for.
 	kept func(context.Context) (Result, error)
+	// invalid says where the data breaks its flow's schema, "" where it does not.
+	invalid string
 	// superseding says that the task works on another input than its first one.
 	superseding bool
 	// last says that the rest of the batch is done.
@@ -211,6 +213,10 @@ func (d *delivery) read() {
 	}
 	if d.declared, err = d.flow.TaskEffects(d.key.Hex, d.input, d.o.KeySecret); err != nil {
 		unusable(err.Error())
+		return
+	}
+	if err = d.flow.Validate(d.input); err != nil {
+		d.invalid = err.Error()
 	}
 }
 
@@ -222,6 +228,16 @@ func (d *delivery) handle(ctx context.Context) (Result, error) {
 		return d.result(known.result), nil
 	}
 	claim := d.claim()
+	if d.invalid != "" {
+		// A schema guards what is new: a business that was taken before goes on as it began.
+		met, ok, err := d.o.Tasks.Peek(ctx, claim)
+		if err != nil {
+			return d.retry(idempotency.CodeTemporaryUnavailable, err)
+		}
+		if !ok || met.Answer == idempotency.AnswerConflict {
+			return d.unusable(ctx, d.invalid)
+		}
+	}
 	if !d.flow.Enabled {
 		return d.flowOff(ctx, claim)
 	}

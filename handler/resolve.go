@@ -163,6 +163,17 @@ func (d *delivery) settleDoubt(ctx context.Context, review idempotency.Review, r
 	if row, err = d.o.Ledger.Resolve(ctx, row, review, d.o.Now()); err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}
+	if rec.Status != idempotency.StatusOutcomeUnknown {
+		// A run that has claimed the task since it was read may know the effect's row
+		// from before this answer: only a record read after it tells.
+		var ok bool
+		switch rec, ok, err = d.o.Tasks.Get(ctx, review.Key); {
+		case err != nil:
+			return d.retry(idempotency.CodeTemporaryUnavailable, err)
+		case !ok:
+			return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: review.Key, Reason: "the review's task is gone"}, nil
+		}
+	}
 	if rec.Status == idempotency.StatusRunning && !d.o.Now().After(rec.LeaseUntil) {
 		// The run may be about to write that it waits for this very answer.
 		return d.retry(idempotency.CodeInProgress, errors.New("a run holds the task"))

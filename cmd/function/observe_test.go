@@ -215,6 +215,15 @@ func (w *world) checkNothingToAdopt(key string) {
 
 func (w *world) checkAcknowledged(raw []byte, r handler.Result) {
 	w.t.Helper()
+	abandoned := slices.ContainsFunc(w.records(), func(rec idempotency.Record) bool { return rec.Key == r.Key && rec.Abandoned })
+	if r.Decision == handler.DecisionFinal && abandoned {
+		if !slices.ContainsFunc(w.letters(), func(l otstest.Row) bool {
+			return l.PrimaryKey[0].Value == r.LetterID && l.Columns["final_status"] == string(letter.FinalDiscarded)
+		}) {
+			w.t.Errorf("acknowledged as abandoned without a discarded letter (%q)", r.LetterID)
+		}
+		return
+	}
 	switch r.Decision {
 	case handler.DecisionExecuted, handler.DecisionDuplicate:
 		for _, rec := range w.records() {

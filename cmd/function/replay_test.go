@@ -146,7 +146,7 @@ func TestADiscardedLettersTaskIsAbandoned(t *testing.T) {
 			t.Errorf("got %+v", r)
 		}
 	}
-	if r := w.redeliver(k.event("evt-1")); r.Decision != handler.DecisionAbandoned || r.LetterID != l.ID {
+	if r := w.redeliver(k.event("evt-1")); r.Decision != handler.DecisionFinal || r.LetterID != l.ID {
 		t.Errorf("a late delivery: %+v", r)
 	}
 	if rec := w.recordOf(k); !rec.Abandoned || rec.Attempt != 1 || len(w.targets.Notifications()) != 0 {

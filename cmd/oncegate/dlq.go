@@ -37,6 +37,8 @@ shown.`,
 		a.dlqReclassifyCommand(), a.dlqResolveCommand(), a.dlqSweepCommand(),
 		a.dlqPlanCommand(), a.dlqShowCommand(), a.dlqApproveCommand(), a.dlqRejectCommand(), a.dlqReplayCommand(), a.dlqResumeCommand(),
 		a.dlqPauseCommand(), a.dlqStopCommand())
+	cmd.AddCommand(a.dlqRepairCommand())
+	cmd.AddCommand(a.dlqMigrateCommand())
 	return parent(cmd)
 }
 
@@ -52,6 +54,7 @@ func (a *app) openDesk(flowsFile string) (*deadletter.Desk, func(), error) {
 	return d, done, err
 }
 
+// openDeskStore is openDesk with the tables that it stands on.
 func (a *app) openDeskStore(flowsFile string) (*deadletter.Desk, *aliyun.Tablestore, func(), error) {
 	set, err := loadFlows(flowsFile)
 	if err != nil {
@@ -67,7 +70,7 @@ func (a *app) openDeskStore(flowsFile string) (*deadletter.Desk, *aliyun.Tablest
 	}
 	d := &deadletter.Desk{
 		Flows: set, Environment: localEnvironment, KeySecret: []byte(a.keySecret(target)), Target: "fc:" + localFunctionName,
-		Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
+		Keys: func() (artifacts.PrivateKeys, error) { return a.privateKeys() }, Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
 	}
 	if target == targetCloud {
 		store, bucket, err := a.cloudStore()

@@ -9,7 +9,6 @@ import (
 
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/deadletter"
-	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/handler"
 	"github.com/oncegate/oncegate/handler/fctest"
@@ -22,22 +21,6 @@ func (a *app) who(context.Context) (string, error) {
 		return name, nil
 	}
 	return "operator", nil
-}
-
-// rawReader reads the stored bytes of letters, sealed ones with the private keys
-// that this command was given.
-func (a *app) rawReader(d *deadletter.Desk) (deadletter.RawReader, error) {
-	keys, err := a.privateKeys()
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, l letter.Letter) ([]byte, error) {
-		ref, err := l.Raw()
-		if err != nil {
-			return nil, err
-		}
-		return d.Artifacts.ReadLetter(ctx, l.ID, ref, keys)
-	}, nil
 }
 
 // openReplays reaches what commands about plans work with.
@@ -142,7 +125,7 @@ func (a *app) openReplayer(ctx context.Context, o *stackOptions, execute bool) (
 	st := newState(target, s.store, s.Close)
 	desk := &deadletter.Desk{
 		Flows: set, Environment: localEnvironment, KeySecret: []byte(o.keySecret), Target: "fc:" + localFunctionName,
-		Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
+		Keys: func() (artifacts.PrivateKeys, error) { return a.privateKeys() }, Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
 		Tasks: st.tasks, Reviews: st.reviews, Letters: st.letters, Artifacts: artifacts.NewStore(s.bucket, a.encryption()).Sealing(o.sealKey),
 	}
 	r, err := a.newReplays(ctx, desk, s.store)

@@ -28,7 +28,7 @@ type planView struct {
 	Digest      string          `json:"digest"`
 	Count       int64           `json:"count"`
 	HighImpact  []string        `json:"high_impact"`
-	EvidenceID  string          `json:"evidence_id"`
+	Evidence    string          `json:"evidence"`
 	Stages      []int64         `json:"stages"`
 	ObserveMS   int64           `json:"observe_ms"`
 	Rate        float64         `json:"rate_per_second"`
@@ -49,7 +49,7 @@ type planView struct {
 func planViewOf(p plan.Plan, a *plan.Approval) planView {
 	v := planView{
 		ID: p.ID, State: p.State, Fingerprint: p.Fingerprint, ErrorCode: p.Code, Target: p.Target, Reason: p.Reason, Digest: p.Digest, Count: p.Count,
-		HighImpact: append([]string{}, p.HighImpact...), EvidenceID: p.EvidenceID, Stages: p.Stages, ObserveMS: p.ObserveMS,
+		HighImpact: append([]string{}, p.HighImpact...), Evidence: p.Evidence, Stages: p.Stages, ObserveMS: p.ObserveMS,
 		Rate: float64(p.RateMilli) / 1000, Concurrency: p.Concurrency, MaxErrors: p.MaxErrors, MadeBy: p.MadeBy, MadeAt: utc(time.UnixMilli(p.MadeAt)),
 		StoppedBy: p.StoppedBy, StopReason: p.StopReason, Stage: p.Stage, Runs: append([]plan.StageRun{}, p.Runs...), Counts: p.Counts,
 	}
@@ -103,7 +103,10 @@ of high impact stand in the section replay of flows.yaml.`,
 			draft, err := r.planner().Draft(ctx, request)
 			if errors.Is(err, deadletter.ErrNothingToPlan) {
 				a.printExcluded(draft)
-				return refusedf("no letter of group %s may be replayed now%s", inert(args[0]), said(len(draft.Excluded) == 0, ": it has no open letter; oncegate dlq groups shows all"))
+				if len(draft.Excluded) == 0 {
+					return notFoundf("group %s has no open letter: oncegate dlq groups shows all", inert(args[0]))
+				}
+				return refusedf("no letter of group %s may be replayed now: the table says which gate refuses", inert(args[0]))
 			}
 			if err != nil {
 				return err
@@ -204,7 +207,7 @@ func (a *app) printPlan(v planView) {
 		{"reason", v.Reason},
 		{"made", v.MadeBy + " at " + v.MadeAt},
 		{"impact", impact},
-		{"evidence", v.EvidenceID},
+		{"evidence", said(v.Evidence != "", "digest "+short(v.Evidence)+" of all that was found about the group")},
 		{"stages", fmt.Sprintf("%s; watched for %s each", strings.Join(stages, ", "), time.Duration(v.ObserveMS)*time.Millisecond)},
 		{"pace", fmt.Sprintf("%g a second, %d in flight; stops above %d %% of errors", v.Rate, v.Concurrency, v.MaxErrors)},
 		{"digest", v.Digest},

@@ -28,7 +28,6 @@ type replays struct {
 	evidence *deadletter.EvidenceLog
 	audit    *deadletter.AuditLog
 	effects  *idempotency.Ledger
-	raw      deadletter.RawReader
 	rules    deadletter.Rules
 	by       string // identity
 	current  func(context.Context) (string, error)
@@ -46,19 +45,15 @@ func (a *app) newReplays(ctx context.Context, desk *deadletter.Desk, store *aliy
 	if err != nil {
 		return nil, err
 	}
-	raw, err := a.rawReader(desk)
-	if err != nil {
-		return nil, err
-	}
 	return &replays{
 		desk: desk, plans: plan.NewStore(store), evidence: deadletter.NewEvidenceLog(store), audit: deadletter.NewAuditLog(store),
-		effects: idempotency.NewLedger(store, idempotency.DefaultPolicy()), raw: raw, rules: rules, by: by,
+		effects: idempotency.NewLedger(store, idempotency.DefaultPolicy()), rules: rules, by: by,
 	}, nil
 }
 
 func (r *replays) planner() *deadletter.Planner {
 	return &deadletter.Planner{
-		Desk: r.desk, Plans: r.plans, Evidence: r.evidence, Audit: r.audit, Raw: r.raw, Rules: r.rules, Now: time.Now, NewID: newPlanID,
+		Desk: r.desk, Plans: r.plans, Evidence: r.evidence, Audit: r.audit, Rules: r.rules, Now: time.Now, NewID: newPlanID,
 		Current: r.current, Each: r.eachOpen,
 	}
 }
@@ -186,7 +181,7 @@ func (a *app) replay(ctx context.Context, r *runner, p plan.Plan) error {
 	defer stop()
 	last := ""
 	replayer := &deadletter.Replayer{
-		Desk: r.desk, Plans: r.plans, Evidence: r.evidence, Audit: r.audit, Effects: r.effects, Invoker: r.invoker, Raw: r.raw, Rules: r.rules,
+		Desk: r.desk, Plans: r.plans, Evidence: r.evidence, Audit: r.audit, Effects: r.effects, Invoker: r.invoker, Rules: r.rules,
 		By: r.by, Owner: newPlanID(), Permission: r.permission, Current: r.current, Now: time.Now, Sleep: sleep,
 		Progress: func(s deadletter.Progress) {
 			line := fmt.Sprintf("stage %d of %d: succeeded %d, skipped %d, refused %d, failed %d, left %d%s", min(s.Stage+1, s.Stages), s.Stages,

@@ -110,6 +110,9 @@ func (k *checker) hasAnswer(e *event) bool {
 	if l == nil || !k.holdsRaw(l, e) {
 		return false
 	}
+	if k.discarded(e) {
+		return true
+	}
 	record, _ := k.record(e.key)
 	if slices.Contains(record.SupersededDigests, e.digest) {
 		return true
