@@ -148,6 +148,7 @@ func (d *Desk) Ingest(ctx context.Context, item Item, flowName string) (Judgemen
 		return Judgement{}, err
 	}
 	l.Code, l.Target = j.Code, j.Target
+	l.Decision, l.DecidedAt = string(j.Decision), d.Now()
 	ref, err := d.Artifacts.PutLetter(ctx, l.ID, raw)
 	if err != nil {
 		return Judgement{}, fmt.Errorf("ingest: %w", err)

@@ -36,7 +36,8 @@ flows:
 `
 
 type world struct {
-	t       *testing.T
+	t       testing.TB
+	cred    cloudtest.Credential
 	desk    *Desk
 	oss     *osstest.Server
 	ots     *otstest.Server
@@ -46,7 +47,9 @@ type world struct {
 	now     time.Time
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { t.Helper(); return newWorldOf(t) }
+
+func newWorldOf(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Now().Truncate(time.Millisecond)}
 	clock := func() time.Time { return w.now }
@@ -63,6 +66,7 @@ func newWorld(t *testing.T) *world {
 	w.oss, err = osstest.New(osstest.Options{Credentials: creds})
 	must(err)
 	c := creds.Issue(time.Time{})
+	w.cred = c
 	options := aliyun.Options{
 		Credentials: func(context.Context) (aliyun.Credentials, error) {
 			return aliyun.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: c.AccessKeySecret, SecurityToken: c.SecurityToken}, nil

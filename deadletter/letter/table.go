@@ -151,6 +151,9 @@ func (t *Table) Amend(ctx context.Context, id string, change func(Letter) (Lette
 			return fmt.Errorf("change letter: %w", err)
 		}
 		next.Revision = stored.Revision + 1
+		if next.Decision == stored.Decision && !next.decidedLike(stored) {
+			next = next.forget()
+		}
 		row, err := next.columns()
 		if err != nil {
 			return err
