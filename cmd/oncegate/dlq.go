@@ -75,6 +75,10 @@ func (a *app) openDesk(flowsFile string) (*deadletter.Desk, func(), error) {
 		c.Close()
 		return nil, nil, err
 	}
+	if err := a.actOn(c); err != nil {
+		c.Close()
+		return nil, nil, err
+	}
 	s := newState(target, c.store, c.Close)
 	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption())
 	return d, c.Close, nil
