@@ -62,14 +62,11 @@ func openCloud(stateDir string) (*cloud, error) {
 		c.ots.Close()
 		return nil, inUse(stateDir, err)
 	}
-	if c.store, err = localTablestore(c.ots, &c.creds); err != nil {
+	if c.store, err = localTablestore(c.ots, &c.creds, nil); err != nil {
 		c.Close()
 		return nil, err
 	}
-	c.bucket, err = aliyun.NewBucket("http://127.0.0.1", localBucket, aliyun.Options{
-		Credentials: fixed(issue(&c.creds)), Transport: c.oss.Transport(),
-	})
-	if err != nil {
+	if c.bucket, err = localBucketOf(c.oss, &c.creds, nil); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -81,15 +78,23 @@ func inUse(stateDir string, err error) error {
 	return fmt.Errorf("%w\nIf `oncegate local up` or another command is working on %s: wait for it, stop it, or use what `local up --output env` prints and --target cloud", err, stateDir)
 }
 
-// localTablestore is the command's own client of a local Tablestore, in process.
-func localTablestore(server *otstest.Server, creds *cloudtest.Credentials) (*aliyun.Tablestore, error) {
+// localTablestore is the command's own client of a local Tablestore, in process,
+// with the rights of an identity; nil for all of them.
+func localTablestore(server *otstest.Server, creds *cloudtest.Credentials, id *cloudtest.Identity) (*aliyun.Tablestore, error) {
 	return aliyun.NewTablestore("http://tablestore.local", localInstance, aliyun.Options{
-		Credentials: fixed(issue(creds)), Transport: server.Transport(),
+		Credentials: fixed(issueTo(creds, id)), Transport: server.Transport(),
 	})
 }
 
-func issue(creds *cloudtest.Credentials) aliyun.Credentials {
-	c := creds.Issue(time.Time{})
+// localBucketOf is the same for the local bucket.
+func localBucketOf(server *osstest.Server, creds *cloudtest.Credentials, id *cloudtest.Identity) (*aliyun.Bucket, error) {
+	return aliyun.NewBucket("http://127.0.0.1", localBucket, aliyun.Options{
+		Credentials: fixed(issueTo(creds, id)), Transport: server.Transport(),
+	})
+}
+
+func issueTo(creds *cloudtest.Credentials, id *cloudtest.Identity) aliyun.Credentials {
+	c := creds.IssueTo(id, time.Time{})
 	return aliyun.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: c.AccessKeySecret, SecurityToken: c.SecurityToken}
 }
 
