@@ -165,7 +165,7 @@ func (w *run) send(ctx context.Context, i plan.Item, j Judgement) (again *plan.I
 		w.mu.Unlock()
 		return nil, w.findOut(ctx, sent, j, before, answer, callErr)
 	}
-	if !refused.Throttled {
+	if !refused.Throttled && !refused.Denied {
 		return nil, w.end(ctx, sent, j, result{outcome: plan.OutcomeRefused, reason: "version: " + refused.Reason})
 	}
 	// The platform did not run it: the item waits again.
@@ -174,6 +174,14 @@ func (w *run) send(ctx context.Context, i plan.Item, j Judgement) (again *plan.I
 	unsent, err := w.Plans.UpdateItem(ctx, sent, back)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
+	}
+	if refused.Denied {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.stop == nil {
+			w.stop = &stop{plan.StatePaused, "gate " + string(GatePermission), refused.Reason}
+		}
+		return nil, nil
 	}
 	w.throttled(refused.RetryAfter)
 	return &unsent, nil

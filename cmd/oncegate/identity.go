@@ -138,6 +138,7 @@ func (s *stack) front() (*fctest.Front, error) {
 	}
 	front.Deploy(s.function)
 	front.Deploy(s.intake)
+	s.functions = front
 	return front, nil
 }
 

@@ -172,6 +172,8 @@ type stack struct {
 	options fctest.Options
 	mu      sync.Mutex
 	older   map[string]*fctest.Function // former versions, started when a replay needs them
+
+	functions *fctest.Front // their endpoint, where a command has asked for it
 }
 
 func startStack(o stackOptions) (_ *stack, err error) {
@@ -256,38 +258,42 @@ func withFlows(env []string, v version, stateDir string) ([]string, error) {
 	return append(slices.Clone(env), "ONCEGATE_FLOWS_FILE="+name), nil
 }
 
-// at returns the function at a version, side by side with the others; ok is
-// false where the local cloud does not have it.
-func (s *stack) at(stateDir, qualifier string) (f *fctest.Function, ok bool, err error) {
+// at makes sure that the function runs at a version, side by side with the others;
+// ok is false where the local cloud does not have it.
+func (s *stack) at(stateDir, qualifier string) (ok bool, err error) {
 	if qualifier == s.version.qualifier() || qualifier == s.options.Qualifier {
-		return s.function, true, nil
+		return true, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.older[qualifier]; f != nil {
-		return f, true, nil
+	if s.older[qualifier] != nil {
+		return true, nil
 	}
 	all, err := published(stateDir)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	i := slices.IndexFunc(all, func(v version) bool { return v.qualifier() == qualifier })
 	if i < 0 {
-		return nil, false, nil
+		return false, nil
 	}
 	options := s.options
 	options.VersionID, options.Qualifier = qualifier, qualifier
 	if options.Binary, err = filepath.Abs(all[i].binary(stateDir)); err != nil {
-		return nil, false, fmt.Errorf("start version: %w", err)
+		return false, fmt.Errorf("start version: %w", err)
 	}
 	if options.Env, err = withFlows(options.Env, all[i], stateDir); err != nil {
-		return nil, false, err
+		return false, err
 	}
-	if f, err = fctest.Start(options); err != nil {
-		return nil, false, fmt.Errorf("start version %s: %w", qualifier, err)
+	f, err := fctest.Start(options)
+	if err != nil {
+		return false, fmt.Errorf("start version %s: %w", qualifier, err)
 	}
 	s.older[qualifier] = f
-	return f, true, nil
+	if s.functions != nil {
+		s.functions.Deploy(f)
+	}
+	return true, nil
 }
 
 // Close stops everything that was started.
