@@ -273,6 +273,12 @@ func (a *app) dlqResolveCommand() *cobra.Command {
 			var ended, orphans []letter.Letter
 			err := a.changeLetters(ctx, o.flowsFile, args[0], change, letterChange{
 				what: what, action: deadletter.ActionResolve, by: &by,
+				check: func(j deadletter.Judgement) error {
+					if why := deadletter.MayDiscard(j, time.Now()); as == "discard" && why != "" {
+						return refusedf("letter %s: %s", short(j.Letter.ID), why)
+					}
+					return nil
+				},
 				apply: func(d *deadletter.Desk, j deadletter.Judgement) error {
 					if as == "keep" {
 						return d.Keep(ctx, j.Letter.ID)

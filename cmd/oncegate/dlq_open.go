@@ -106,7 +106,7 @@ func (a *app) openReplayer(ctx context.Context, o *stackOptions, execute bool) (
 		if err != nil {
 			return nil, nil, err
 		}
-		run := &runner{replays: r}
+		run := &runner{replays: r, permission: a.permission(r.by)}
 		if execute {
 			client, function, err := a.cloudFunctions()
 			if err != nil {
@@ -144,7 +144,19 @@ func (a *app) openReplayer(ctx context.Context, o *stackOptions, execute bool) (
 		s.Close()
 		return nil, nil, err
 	}
-	return &runner{replays: r, invoker: invoker{call}}, s.Close, nil
+	return &runner{replays: r, invoker: invoker{call}, permission: a.permission(r.by)}, s.Close, nil
+}
+
+// permission asks again who runs a replay as it begins: it must be told, and be
+// the one that the command began with.
+func (a *app) permission(by string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		who, err := a.identity(ctx)
+		if err == nil && who.Name() != by {
+			err = fmt.Errorf("the identity is %s now, and was %s when the command began", who.Name(), by)
+		}
+		return err
+	}
 }
 
 // caller calls the function at a version, once. Its error is a

@@ -88,7 +88,7 @@ func TestRepairVerifyAsksTheServicesWhoseEndpointsAreSet(t *testing.T) {
 	verify("model:qwen", 0, "HTTP 200")
 	verify("effect:records", 0, "HTTP 200")
 	c.creds.Revoke(creds.AccessKeyID)
-	if code, _ := call("dlq", "repair", "verify", deniedAt("oss:"), ); code == 0 {
+	if code, _ := call("dlq", "repair", "verify", deniedAt("oss:")); code == 0 {
 		t.Error("credentials that are no more show access")
 	}
 	if model.Calls() != 0 || len(targets.Records()) != 0 {
