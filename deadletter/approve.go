@@ -40,7 +40,7 @@ func (v *Approver) May(ctx context.Context, p plan.Plan, given plan.Approval) er
 	if err := plan.CheckApproval(p, &given); err != nil {
 		return refuse(err)
 	}
-	err = unchanged(ctx, v.Evidence, p)
+	err = unchanged(ctx, v.Evidence, v.Plans, p)
 	if refused := new(RefusedError); errors.As(err, &refused) {
 		return refuse(errors.New(refused.Gate.Reason))
 	}

@@ -27,7 +27,11 @@ func (a *app) openReplays(ctx context.Context, flowsFile, changing string) (*rep
 		done()
 		return nil, nil, err
 	}
-	r.current = a.currentVersion
+	if target, err := a.chosenTarget(); err == nil && target == targetCloud {
+		r.current = a.deployedVersion
+	} else {
+		r.current = a.currentVersion
+	}
 	return r, done, nil
 }
 
@@ -42,6 +46,15 @@ func (a *app) currentVersion(context.Context) (string, error) {
 
 // liveQualifier is the alias that rules deliver to.
 const liveQualifier = "live"
+
+// deployedVersion is the version that the deployed function's alias points to.
+func (a *app) deployedVersion(ctx context.Context) (string, error) {
+	client, function, err := a.cloudFunctions()
+	if err != nil {
+		return "", err
+	}
+	return client.AliasVersion(ctx, function, liveQualifier)
+}
 
 // openCaller reaches the function. On the local cloud it starts the stack.
 func (a *app) openCaller(ctx context.Context, o *stackOptions) (caller, func(), error) {

@@ -2,6 +2,7 @@ package fctest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -111,6 +112,7 @@ func isVersion(qualifier string) bool {
 func (f *Front) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /2023-03-30/functions/{name}/invocations", f.serve)
+	mux.HandleFunc("GET /2023-03-30/functions/{name}/aliases/{alias}", f.serveAlias)
 	return mux
 }
 
@@ -147,32 +149,13 @@ func (f *Front) Close() error {
 }
 
 func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
-	id := newRequestID(f.gate.Now())
-	w.Header().Set("X-Fc-Request-Id", id)
-	body, err := io.ReadAll(io.LimitReader(r.Body, MaxPayload+1))
-	if err != nil {
-		refuse(w, id, invalid("the body could not be read"))
-		return
-	}
-	_, _ = io.Copy(io.Discard, r.Body) // else net/http may close the connection before the answer is read
 	name, qualifier := r.PathValue("name"), r.URL.Query().Get("qualifier")
-	cred, refusal := f.gate.Accept(r, body)
-	if refusal != cloudtest.Accepted {
-		refuse(w, id, refusedBy(refusal))
-		return
-	}
-	if r.Header.Get("x-acs-action") != "InvokeFunction" || r.Header.Get("x-acs-version") != "2023-03-30" {
-		refuse(w, id, invalid("x-acs-action and x-acs-version do not fit the path"))
-		return
-	}
-	resource := "acs:fc:" + cloudtest.Region + ":" + cloudtest.AccountID + ":functions/" + name
+	resource := name
 	if qualifier != "" {
 		resource += "/" + qualifier
 	}
-	if !cred.Allows(cloudtest.Access{Action: "fc:InvokeFunction", Resource: resource}) {
-		refuse(w, id, &apiError{
-			http.StatusForbidden, "AccessDenied", "the caller is not authorized to perform 'fc:InvokeFunction' on resource '" + resource + "'",
-		})
+	id, body, ok := f.admit(w, r, "InvokeFunction", resource)
+	if !ok {
 		return
 	}
 	fn, err := f.find(name, qualifier)
@@ -182,6 +165,54 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	fn.answer(w, r, id)
+}
+
+// serveAlias answers GetAlias.
+func (f *Front) serveAlias(w http.ResponseWriter, r *http.Request) {
+	name, alias := r.PathValue("name"), r.PathValue("alias")
+	id, _, ok := f.admit(w, r, "GetAlias", name+"/aliases/"+alias)
+	if !ok {
+		return
+	}
+	f.mu.Lock()
+	version, known := f.aliases[name+"/"+alias]
+	f.mu.Unlock()
+	if !known {
+		_, err := f.find(name, alias)
+		refuse(w, id, err)
+		return
+	}
+	body, _ := json.Marshal(map[string]any{"aliasName": alias, "versionId": version, "description": "", "additionalVersionWeight": map[string]float64{}})
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body)
+}
+
+// admit reads a request and asks whether its caller may make it; ok is false where
+// the answer is written already.
+func (f *Front) admit(w http.ResponseWriter, r *http.Request, action, resource string) (id string, body []byte, ok bool) {
+	id = newRequestID(f.gate.Now())
+	w.Header().Set("X-Fc-Request-Id", id)
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxPayload+1))
+	if err != nil {
+		refuse(w, id, invalid("the body could not be read"))
+		return id, nil, false
+	}
+	_, _ = io.Copy(io.Discard, r.Body) // else net/http may close the connection before the answer is read
+	cred, refusal := f.gate.Accept(r, body)
+	if refusal != cloudtest.Accepted {
+		refuse(w, id, refusedBy(refusal))
+		return id, nil, false
+	}
+	if r.Header.Get("x-acs-action") != action || r.Header.Get("x-acs-version") != "2023-03-30" {
+		refuse(w, id, invalid("x-acs-action and x-acs-version do not fit the path"))
+		return id, nil, false
+	}
+	arn := "acs:fc:" + cloudtest.Region + ":" + cloudtest.AccountID + ":functions/" + resource
+	if !cred.Allows(cloudtest.Access{Action: "fc:" + action, Resource: arn}) {
+		refuse(w, id, &apiError{http.StatusForbidden, "AccessDenied", "the caller is not authorized to perform 'fc:" + action + "' on resource '" + arn + "'"})
+		return id, nil, false
+	}
+	return id, body, true
 }
 
 // find returns the version that a qualifier names.

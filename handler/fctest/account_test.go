@@ -102,6 +102,13 @@ func TestFrontRunsVersionsSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs("oncegate-tasks", "live", "2")
+	if version, err := client.AliasVersion(t.Context(), "oncegate-tasks", "live"); err != nil || version != "2" {
+		t.Errorf("the alias points to %q, %v", version, err)
+	}
+	_, err = client.AliasVersion(t.Context(), "oncegate-tasks", "beta")
+	wantRefusal(t, err, aliyun.KindNotFound, "AliasNotFound")
+	_, err = client.AliasVersion(t.Context(), "nobody", "live")
+	wantRefusal(t, err, aliyun.KindNotFound, "FunctionNotFound")
 	a.Remove("oncegate-tasks", "2")
 	for _, c := range []struct{ function, qualifier, code string }{
 		{"oncegate-tasks", "2", "VersionNotFound"},

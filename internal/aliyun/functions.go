@@ -3,6 +3,7 @@ package aliyun
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"time"
 )
@@ -63,4 +64,20 @@ func (f *Functions) Invoke(ctx context.Context, function, qualifier string, payl
 		}
 	}
 	return out, nil
+}
+
+// AliasVersion reads which version an alias of a function points to. Errors are
+// *Error; an alias that is not there is of KindNotFound.
+func (f *Functions) AliasVersion(ctx context.Context, function, alias string) (string, error) {
+	path := "/2023-03-30/functions/" + url.PathEscape(function) + "/aliases/" + url.PathEscape(alias)
+	resource := function + "/aliases/" + alias
+	ans, err := f.api.send(ctx, http.MethodGet, "GetAlias", resource, path, "", nil, callTimeout)
+	if err != nil {
+		return "", err
+	}
+	var wire struct{ VersionID string }
+	if json.Unmarshal(ans.body, &wire) != nil || safeToken(wire.VersionID) == "" {
+		return "", &Error{Service: "fc", Op: "GetAlias", Kind: KindUnknown, Resource: resource, Status: http.StatusOK}
+	}
+	return wire.VersionID, nil
 }

@@ -45,13 +45,17 @@ type answer struct {
 
 // call posts body once. An error is an *Error unless there are no credentials.
 func (a *openAPI) call(ctx context.Context, op, resource, path, contentType string, body []byte, timeout time.Duration) (answer, error) {
+	return a.send(ctx, http.MethodPost, op, resource, path, contentType, body, timeout)
+}
+
+func (a *openAPI) send(ctx context.Context, method, op, resource, path, contentType string, body []byte, timeout time.Duration) (answer, error) {
 	creds, err := a.o.Credentials(ctx)
 	if err != nil {
 		return answer{}, fmt.Errorf("call %s %s: %w", a.service, op, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.endpoint+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, a.endpoint+path, bytes.NewReader(body))
 	if err != nil {
 		return answer{}, fmt.Errorf("call %s %s: the endpoint is no URL", a.service, op)
 	}

@@ -194,6 +194,12 @@ func operations() []operation {
 			return err
 		})
 	}
+	for what, function := range map[string]string{"alias": values.Function, "alias of other function": "other"} {
+		add("read "+what, func(ctx context.Context, c *caller) error {
+			_, err := c.functions.AliasVersion(ctx, function, "live")
+			return err
+		})
+	}
 	return all
 }
 

@@ -30,7 +30,7 @@ var actions = strings.Fields(`
 	oss:GetObject oss:GetObjectVersion oss:PutObject oss:PutObjectTagging oss:DeleteObject oss:ListObjects oss:* oss:*Object*
 	oss:PutBucket oss:GetBucketInfo oss:ListBuckets oss:PutBucketVersioning oss:GetBucketVersioning
 	oss:PutBucketLifecycle oss:GetBucketLifecycle oss:PutBucketEncryption oss:GetBucketEncryption
-	fc:InvokeFunction fc:Create* fc:Get* fc:List* fc:Update* fc:Put* fc:Publish*
+	fc:InvokeFunction fc:GetAlias fc:Create* fc:Get* fc:List* fc:Update* fc:Put* fc:Publish*
 	eventbridge:Create* eventbridge:Get* eventbridge:List* eventbridge:Update* eventbridge:Delete* eventbridge:PutTargets
 	mns:*Queue* ros:* ram:PassRole`)
 

@@ -95,6 +95,9 @@ var may = map[string]string{
 	"invoke version":        "replayer operator",
 	"invoke latest":         "replayer operator",
 	"invoke other function": nobody,
+
+	"read alias":                   "replayer operator deployer",
+	"read alias of other function": "deployer",
 }
 
 func TestEachRoleMayDoWhatItNeedsAndNothingElse(t *testing.T) {
