@@ -38,6 +38,7 @@ shown.`,
 	cmd.AddCommand(a.dlqMigrateCommand())
 	cmd.AddCommand(a.dlqSampleCommand())
 	cmd.AddCommand(a.dlqAuditCommand())
+	cmd.AddCommand(a.dlqPurgeCommand())
 	return parent(cmd)
 }
 
