@@ -39,6 +39,7 @@ shown.`,
 	cmd.AddCommand(a.dlqSampleCommand())
 	cmd.AddCommand(a.dlqAuditCommand())
 	cmd.AddCommand(a.dlqPurgeCommand())
+	cmd.AddCommand(a.dlqMetricsCommand())
 	return parent(cmd)
 }
 
