@@ -20,7 +20,7 @@ var EvidenceTable = aliyun.Table{Name: "repair_evidence", Key: "id"}
 // Evidence says that a cause of failure was looked at, with what result. It
 // belongs to a fingerprint, and holds until an attempt that began after it fails.
 type Evidence struct {
-	ID          string // FINGERPRINT/milliseconds in 13 digits: those of one group follow each other in time
+	ID          string // FINGERPRINT/milliseconds in 13 digits-8 hex digits: those of one group follow each other in time
 	Fingerprint string
 	Probe       string // which probe ran: access, target, schema, throttle
 	OK          bool
@@ -31,9 +31,10 @@ type Evidence struct {
 	Environment string
 }
 
-// EvidenceID is the id of evidence that was found at a time.
-func EvidenceID(fingerprint string, at time.Time) string {
-	return fmt.Sprintf("%s/%013d", fingerprint, at.UnixMilli())
+// EvidenceID is the id of evidence that was found at a time. Two of one time differ
+// in what else makes them: the probe, the letter, the plan.
+func EvidenceID(fingerprint string, at time.Time, parts ...string) string {
+	return fmt.Sprintf("%s/%013d-%s", fingerprint, at.UnixMilli(), hashOf([]byte(strings.Join(parts, "\n")))[:8])
 }
 
 // EvidenceLog is the table of evidence.

@@ -34,6 +34,9 @@ func (p *Planner) Explain(ctx context.Context, j Judgement) (Explained, error) {
 	}
 	facts := p.facts(j, evidence, current)
 	facts.Approval = ErrNoPlan
+	if facts.Family, err = Family(ctx, p.Desk.Letters, p.Audit, j.Letter); err != nil {
+		return Explained{}, fmt.Errorf("explain: %w", err)
+	}
 	e := Explained{Judgement: j}
 	if e.Plan, facts.Item, err = p.holding(ctx, j); err != nil {
 		return Explained{}, fmt.Errorf("explain: %w", err)

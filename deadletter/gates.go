@@ -38,8 +38,8 @@ type GateFacts struct {
 	Judgement Judgement
 	// Item is what the plan froze; nil before there is a plan.
 	Item *plan.Frozen
-	// ChildOf says that a child's letter goes on in this one's place.
-	HasChild bool
+	// Family is why a parent or a child of the letter holds it back, "" where none does.
+	Family string
 	// Current is the version behind the function's alias now, "" where nobody knows.
 	Current string
 	// Permission is why this identity may not replay, nil where it may or where
@@ -83,8 +83,8 @@ func idempotencyGate(f GateFacts) Gate {
 	switch {
 	case !j.Letter.Open():
 		return refuse("the letter has ended: "+string(j.Letter.FinalStatus), time.Time{})
-	case f.HasChild:
-		return refuse("a migrated child goes on in its place", time.Time{})
+	case f.Family != "":
+		return refuse(f.Family, time.Time{})
 	case j.Decision == SkipCompleted, j.Decision == ManualReview:
 		return refuse(j.Rule, time.Time{})
 	case j.Letter.Key == "":

@@ -111,8 +111,14 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 			return err
 		}
 		facts := p.facts(j, evidence, current)
-		gates := Gates(facts)
-		if ok, first := Passes(gates); !ok {
+		ok, first := Passes(Gates(facts))
+		if ok {
+			if facts.Family, err = Family(ctx, p.Desk.Letters, p.Audit, j.Letter); err != nil {
+				return err
+			}
+			ok, first = Passes(Gates(facts))
+		}
+		if !ok {
 			excluded[Excluded{Gate: first.Name, Reason: first.Reason}]++
 			return nil
 		}
@@ -185,7 +191,6 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 func (p *Planner) facts(j Judgement, evidence []Evidence, current string) GateFacts {
 	f := GateFacts{
 		Now: p.Now(), Judgement: j, Current: current, MaxGenerations: p.Rules.MaxGenerations, CallTimeout: p.Rules.CallTimeout,
-		HasChild: j.Letter.ChildID != "",
 	}
 	f.Evidence, f.EvidenceWhy = EvidenceFor(j.Code, evidence, j.Letter, lastFailure(j))
 	return f

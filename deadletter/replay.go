@@ -32,6 +32,7 @@ type Invoker interface {
 type CallError struct {
 	Reason     string // fixed text
 	Throttled  bool
+	Denied     bool          // this identity may not call the function: no call will do
 	RetryAfter time.Duration // of a throttled call, 0 where nobody said
 }
 

@@ -77,7 +77,7 @@ func (w *run) ask(ctx context.Context, i plan.Item) (Judgement, plan.Outcome, st
 		return j, plan.OutcomeSkipped, j.Rule, nil
 	}
 	facts := GateFacts{
-		Now: w.Now(), Judgement: j, Item: &i.Frozen, HasChild: j.Letter.ChildID != "", Current: w.current,
+		Now: w.Now(), Judgement: j, Item: &i.Frozen, Current: w.current,
 		MaxGenerations: w.Rules.MaxGenerations, CallTimeout: w.Rules.CallTimeout,
 	}
 	if i.EvidenceID != "" {
@@ -87,7 +87,14 @@ func (w *run) ask(ctx context.Context, i plan.Item) (Judgement, plan.Outcome, st
 		}
 		facts.Evidence, facts.EvidenceWhy = EvidenceFor(j.Code, all, j.Letter, lastFailure(j))
 	}
-	if ok, first := Passes(Gates(facts)); !ok {
+	ok, first := Passes(Gates(facts))
+	if ok {
+		if facts.Family, err = Family(ctx, w.Desk.Letters, w.Audit, j.Letter); err != nil {
+			return j, "", "", err
+		}
+		ok, first = Passes(Gates(facts))
+	}
+	if !ok {
 		reason := string(first.Name) + ": " + first.Reason
 		if !first.Until.IsZero() {
 			reason += ", until " + first.Until.UTC().Format(time.RFC3339)
@@ -158,7 +165,7 @@ func (w *run) send(ctx context.Context, i plan.Item, j Judgement) (again *plan.I
 		w.mu.Unlock()
 		return nil, w.findOut(ctx, sent, j, before, answer, callErr)
 	}
-	if !refused.Throttled {
+	if !refused.Throttled && !refused.Denied {
 		return nil, w.end(ctx, sent, j, result{outcome: plan.OutcomeRefused, reason: "version: " + refused.Reason})
 	}
 	// The platform did not run it: the item waits again.
@@ -167,6 +174,14 @@ func (w *run) send(ctx context.Context, i plan.Item, j Judgement) (again *plan.I
 	unsent, err := w.Plans.UpdateItem(ctx, sent, back)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
+	}
+	if refused.Denied {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.stop == nil {
+			w.stop = &stop{plan.StatePaused, "gate " + string(GatePermission), refused.Reason}
+		}
+		return nil, nil
 	}
 	w.throttled(refused.RetryAfter)
 	return &unsent, nil
@@ -356,8 +371,8 @@ func (w *run) twice(ctx context.Context, before map[string]idempotency.Effect, r
 	return "", nil
 }
 
-// end writes how an item ended: the letter first, then the audit row, then the
-// item, so that a crash in between only repeats them.
+// end writes how an item ended: the letter first, then the audit row, what it says
+// against the repair, then the item, so that a crash in between only repeats them.
 func (w *run) end(ctx context.Context, i plan.Item, j Judgement, r result) error {
 	now := milli(w.Now())
 	fingerprint := ""
@@ -379,19 +394,19 @@ func (w *run) end(ctx context.Context, i plan.Item, j Judgement, r result) error
 	}); err != nil {
 		return err
 	}
-	next := i
-	next.Outcome, next.Reason, next.EndedAt, next.NewFingerprint, next.NewCode = r.outcome, r.reason, now, fingerprint, r.code
-	if _, err := w.Plans.UpdateItem(ctx, i, next); err != nil && !errors.Is(err, plan.ErrChanged) {
-		return fmt.Errorf("replay: %w", err)
-	}
 	if fingerprint == h.Fingerprint && i.EvidenceID != "" {
 		// The cause is not repaired after all: what is left needs new evidence.
 		if err := w.Evidence.Add(ctx, Evidence{
-			ID: EvidenceID(fingerprint, now), Fingerprint: fingerprint, Probe: ProbeReplay, Result: "an event failed again after the repair",
+			ID: EvidenceID(fingerprint, now, ProbeReplay, i.PlanID, i.LetterID), Fingerprint: fingerprint, Probe: ProbeReplay, Result: "an event failed again after the repair",
 			LetterIDs: []string{i.LetterID}, At: now, By: w.By, Environment: w.Desk.Environment,
 		}); err != nil {
 			return err
 		}
+	}
+	next := i
+	next.Outcome, next.Reason, next.EndedAt, next.NewFingerprint, next.NewCode = r.outcome, r.reason, now, fingerprint, r.code
+	if _, err := w.Plans.UpdateItem(ctx, i, next); err != nil && !errors.Is(err, plan.ErrChanged) {
+		return fmt.Errorf("replay: %w", err)
 	}
 	w.count(r, fingerprint)
 	w.tell("")

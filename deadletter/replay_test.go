@@ -167,7 +167,7 @@ func TestS42APlannerAndAnApproverThatDieLeaveNothingHalf(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if a == nil {
+				if p.Given(a) == nil {
 					w.approve(p, "amy")
 				}
 				if p, err = w.run(p); err != nil || p.Counts.Succeeded != 3 {
@@ -568,5 +568,88 @@ func TestItemsThatWereTamperedWithAreNotSent(t *testing.T) {
 	}
 	if _, err := w.run(p); !errors.Is(err, ErrTampered) || len(w.function.calls) != 0 {
 		t.Fatal(err, w.function.calls)
+	}
+}
+
+// migrated takes in an event that failed for good with text where a number
+// belongs, and migrates it; its child has evidence.
+func (w *replayWorld) migrated(id string) (parent, child letter.Letter) {
+	w.t.Helper()
+	event := orderEvent(id, "number-"+id, `"5"`)
+	w.record(event, failed(idempotency.CodeInvalidRequest))
+	w.now = w.now.Add(time.Second)
+	parent = w.ingest(event)[0].Letter
+	child, _, err := w.migrator().Migrate(w.t.Context(), parent, "2", "amy", "money was text")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.now = w.now.Add(time.Second)
+	if err := NewEvidenceLog(w.store).Add(w.t.Context(), Evidence{
+		ID: EvidenceID(child.Fingerprint, w.now), Fingerprint: child.Fingerprint, Probe: ProbeSchema, OK: true, Result: "r", LetterIDs: []string{child.ID},
+		At: w.now, By: "rita", Environment: "prod",
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.letter(parent.ID), w.letter(child.ID)
+}
+
+func TestS44OnlyTheChildIsSentAndItsInputTakesThePlaceOfTheOldOne(t *testing.T) {
+	w := newReplayWorld(t)
+	parent, child := w.migrated("e1")
+	p := w.make(child.Fingerprint)
+	if p.Count != 1 || w.outcomes(p)[child.EventID].LetterID != child.ID {
+		t.Fatalf("planned %+v", w.outcomes(p))
+	}
+	w.approve(p, "amy")
+	p, err := w.run(p)
+	if err != nil || p.Counts.Succeeded != 1 || w.function.calls[parent.EventID] != 0 {
+		t.Fatal(err, p.Counts, w.function.calls, w.outcomes(p))
+	}
+	rec, _, _ := w.desk.Tasks.Get(t.Context(), child.Key)
+	if rec.InputDigest != child.InputDigest || len(rec.SupersededDigests) != 1 || rec.SupersededDigests[0] != parent.InputDigest {
+		t.Errorf("the record holds %s, superseded %v", rec.InputDigest, rec.SupersededDigests)
+	}
+	if w.letter(parent.ID).FinalStatus != letter.FinalMigrated || w.letter(child.ID).FinalStatus != letter.FinalSucceeded {
+		t.Error("the letters do not end as MIGRATED and SUCCEEDED")
+	}
+}
+
+func TestS44AChildThatFailsAgainGetsANewGeneration(t *testing.T) {
+	w := newReplayWorld(t)
+	_, child := w.migrated("e1")
+	w.function.script[child.EventID] = "is invalid"
+	p := w.make(child.Fingerprint)
+	w.approve(p, "amy")
+	p, _ = w.run(p)
+	if l := w.letter(child.ID); p.Counts.Failed != 1 || l.Generation != child.Generation+1 || !l.Open() {
+		t.Fatalf("%+v %+v", p.Counts, l)
+	}
+	if child.Generation != 1 {
+		t.Errorf("a child begins in generation %d", child.Generation)
+	}
+}
+
+func TestS44AParentWhoseMigrationHasBegunIsNotPlannedNorSent(t *testing.T) {
+	w := newReplayWorld(t)
+	event := orderEvent("e1", "number-e1", `"5"`)
+	items := Split([]byte(event))
+	items[0].Code, items[0].Target = letter.CodeTimeout, "fc:worker"
+	j, err := w.desk.Ingest(t.Context(), items[0], "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fp := j.Letter.Fingerprint
+	p := w.make(fp)
+	w.approve(p, "amy")
+	if err := NewAuditLog(w.store).Add(t.Context(), Audit{ID: migrationID(j.Letter.ID), At: w.now, Action: ActionMigrate}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := w.planner(w.store).Make(t.Context(), Request{Fingerprint: fp, Reason: "r", By: "amy"})
+	if !errors.Is(err, ErrNothingToPlan) || d.Excluded[0].Reason != WhyBegun {
+		t.Fatalf("planned: %v %+v", err, d.Excluded)
+	}
+	p, err = w.run(p)
+	if err != nil || p.Counts.Refused != 1 || len(w.function.calls) != 0 {
+		t.Fatal(err, p.Counts, w.function.calls)
 	}
 }

@@ -301,15 +301,6 @@ func (w *replayWorld) outcomes(p plan.Plan) map[string]plan.Item {
 	return all
 }
 
-func (w *replayWorld) letter(id string) letter.Letter {
-	w.t.Helper()
-	l, ok, err := w.desk.Letters.Get(w.t.Context(), id)
-	if err != nil || !ok {
-		w.t.Fatal(ok, err)
-	}
-	return l
-}
-
 func (w *replayWorld) audits(action Action) []Audit {
 	w.t.Helper()
 	rows, _, err := NewAuditLog(w.store).List(w.t.Context(), "", "", 1000)

@@ -91,6 +91,10 @@ func (a *app) openDeskStore(flowsFile string) (*deadletter.Desk, *aliyun.Tablest
 		c.Close()
 		return nil, nil, nil, err
 	}
+	if err := a.actOn(c); err != nil {
+		c.Close()
+		return nil, nil, nil, err
+	}
 	s := newState(target, c.store, c.Close)
 	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption()).Sealing(sealing)
 	return d, c.store, c.Close, nil

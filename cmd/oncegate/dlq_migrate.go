@@ -63,6 +63,9 @@ Exit codes: 3 every letter was refused, 4 some were.`,
 				return err
 			}
 			defer done()
+			if err := by.identify(ctx, a, store, "migrate"); err != nil {
+				return err
+			}
 			m := &deadletter.Migrator{Desk: d, Audit: deadletter.NewAuditLog(store), Migrations: flows.Migrations(), Now: time.Now}
 			found, complete, err := pick(ctx, d, args[0], true)
 			if err != nil {
@@ -121,7 +124,7 @@ Exit codes: 3 every letter was refused, 4 some were.`,
 		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the version to migrate to, FROM..TO, or identity (required)")
-	by.add(a, cmd)
+	by.add(cmd)
 	change.add(cmd)
 	a.deskFlags(cmd, &flowsFile)
 	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)

@@ -41,9 +41,11 @@ bucket's lifecycle rules.`,
 				return err
 			}
 			defer done()
-			who, err := a.who(ctx)
-			if err != nil {
-				return err
+			var by author
+			if change.execute {
+				if err := by.identify(ctx, a, store, "dlq purge"); err != nil {
+					return err
+				}
 			}
 			p := &deadletter.Purger{Desk: d, Store: store, Retention: time.Duration(days) * 24 * time.Hour, Now: time.Now}
 			seen, err := p.Run(ctx, false)
@@ -60,8 +62,8 @@ bucket's lifecycle rules.`,
 			if do && seen.Total() > 0 {
 				now := time.Now()
 				err := deadletter.NewAuditLog(store).Add(ctx, deadletter.Audit{
-					ID: deadletter.AuditID(deadletter.ActionPurge, who, strconv.FormatInt(now.UnixNano(), 10)), At: now, Action: deadletter.ActionPurge,
-					OperatorOrRule: who, Reason: fmt.Sprintf("purge of what has expired: %d rows and objects", seen.Total()),
+					ID: deadletter.AuditID(deadletter.ActionPurge, by.who, strconv.FormatInt(now.UnixNano(), 10)), At: now, Action: deadletter.ActionPurge,
+					OperatorOrRule: by.who, Reason: fmt.Sprintf("purge of what has expired: %d rows and objects", seen.Total()),
 				})
 				if err != nil {
 					return fmt.Errorf("nothing was removed: %w", err)

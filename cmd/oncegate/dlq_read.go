@@ -30,7 +30,7 @@ changes nothing; payloads are not shown.`,
   oncegate dlq explain 3edcecc95052 --output json`,
 		Args: cobra.ExactArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
-			r, done, err := a.openReplays(ctx, flowsFile)
+			r, done, err := a.openReplays(ctx, flowsFile, "")
 			if err != nil {
 				return err
 			}

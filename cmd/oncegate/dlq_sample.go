@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncegate/oncegate/deadletter"
+	"github.com/oncegate/oncegate/internal/aliyun"
 )
 
 func (a *app) dlqSampleCommand() *cobra.Command {
@@ -55,7 +56,7 @@ the audit before anything is shown.`,
 				}
 				return p.end(complete)
 			}
-			return a.reveal(ctx, d, deadletter.NewAuditLog(store), picked, reason)
+			return a.reveal(ctx, d, store, picked, author{why: reason})
 		}),
 	}
 	cmd.Flags().IntVarP(&n, "number", "n", 3, "letters to show")
@@ -90,18 +91,18 @@ type revealed struct {
 	Payload string `json:"payload"`
 }
 
-func (a *app) reveal(ctx context.Context, d *deadletter.Desk, audit *deadletter.AuditLog, letters []deadletter.Judgement, reason string) error {
-	who, err := a.who(ctx)
-	if err != nil {
+func (a *app) reveal(ctx context.Context, d *deadletter.Desk, store *aliyun.Tablestore, letters []deadletter.Judgement, by author) error {
+	if err := by.identify(ctx, a, store, "dlq sample --reveal"); err != nil {
 		return err
 	}
+	audit := deadletter.NewAuditLog(store)
 	for _, j := range letters {
 		l := j.Letter
 		// A look is never the same step as another one.
 		if err := audit.Add(ctx, deadletter.Audit{
-			ID: deadletter.AuditID(deadletter.ActionReveal, l.ID, who, rand.Text()), At: time.Now(), Action: deadletter.ActionReveal, LetterID: l.ID,
+			ID: deadletter.AuditID(deadletter.ActionReveal, l.ID, by.who, rand.Text()), At: time.Now(), Action: deadletter.ActionReveal, LetterID: l.ID,
 			EventID: l.EventID, Fingerprint: j.Fingerprint, Decision: j.Decision, OriginalTarget: j.Target, ConsumerVersion: l.ConsumerVersion,
-			IdempotencyKey: l.Key, OperatorOrRule: who, Reason: reason,
+			IdempotencyKey: l.Key, OperatorOrRule: by.who, Reason: by.why,
 		}); err != nil {
 			return fmt.Errorf("nothing is shown: %w", err)
 		}

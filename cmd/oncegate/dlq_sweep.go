@@ -24,9 +24,11 @@ func (a *app) dlqSweepCommand() *cobra.Command {
 				return err
 			}
 			defer done()
-			who, err := a.who(ctx)
-			if err != nil {
-				return err
+			var by author
+			if change.execute {
+				if err := by.identify(ctx, a, store, "dlq sweep"); err != nil {
+					return err
+				}
 			}
 			now, o := time.Now(), deadletter.EachOptions{Open: true, Fresh: true, Progress: a.progress()}
 			n := 0
@@ -57,7 +59,7 @@ func (a *app) dlqSweepCommand() *cobra.Command {
 					if err := audit.Add(ctx, deadletter.Audit{
 						ID: deadletter.AuditID(deadletter.ActionSweep, l.ID, fmt.Sprint(l.Revision)), At: now, Action: deadletter.ActionSweep, LetterID: l.ID,
 						EventID: l.EventID, Fingerprint: j.Fingerprint, Decision: j.Decision, OriginalTarget: j.Target, ConsumerVersion: l.ConsumerVersion,
-						IdempotencyKey: l.Key, FinalStatus: string(end), OperatorOrRule: who, Reason: "sweep: " + why,
+						IdempotencyKey: l.Key, FinalStatus: string(end), OperatorOrRule: by.who, Reason: "sweep: " + why,
 					}); err != nil {
 						return err
 					}
