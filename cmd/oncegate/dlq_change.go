@@ -153,7 +153,7 @@ func (a *app) changeLetters(ctx context.Context, flowsFile, arg string, change c
 	if err := c.by.identify(ctx, a, store, c.what); err != nil {
 		return err
 	}
-	found, err := pick(ctx, d, arg, true)
+	found, complete, err := pick(ctx, d, arg, true)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (a *app) changeLetters(ctx context.Context, flowsFile, arg string, change c
 			return err
 		}
 	}
-	return a.printLetters(views, true)
+	return a.printLetters(views, complete)
 }
 
 func (a *app) dlqReclassifyCommand() *cobra.Command {
@@ -303,57 +303,6 @@ func (a *app) dlqResolveCommand() *cobra.Command {
 	change.add(cmd)
 	a.stackFlags(cmd, &o)
 	cmd.Flags().StringVar(&a.target, "target", "", "local or cloud (default: cloud where ONCEGATE_TABLESTORE_ENDPOINT is set, else local)")
-	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
-	return cmd
-}
-
-func (a *app) dlqSweepCommand() *cobra.Command {
-	var flowsFile string
-	var change changeFlags
-	cmd := &cobra.Command{
-		Use:   "sweep",
-		Short: "Close letters whose business is done, and expired ones",
-		Args:  cobra.NoArgs,
-		RunE: runE(func(ctx context.Context, _ []string) error {
-			d, done, err := a.openDesk(flowsFile)
-			if err != nil {
-				return err
-			}
-			defer done()
-			now := time.Now()
-			var found []deadletter.Judgement
-			_, err = judged(ctx, d, letter.Letter.Open, func(j deadletter.Judgement) error {
-				if j.Decision == deadletter.SkipCompleted || j.Letter.ExpiresAt.Before(now) {
-					found = append(found, j)
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			do, err := a.confirm(change, fmt.Sprintf("close %d letters", len(found)))
-			if err != nil {
-				return err
-			}
-			views := []letterView{}
-			for _, j := range found {
-				end, why := letter.FinalSkippedCompleted, j.Rule
-				if j.Decision != deadletter.SkipCompleted {
-					end, why = letter.FinalExpired, "its time is over"
-				}
-				if do {
-					if err := d.Close(ctx, j.Letter.ID, end, "sweep", why); err != nil {
-						return err
-					}
-					j.Letter.FinalStatus, j.Letter.ClosedBy, j.Letter.CloseReason = end, "sweep", why
-				}
-				views = append(views, letterOf(j))
-			}
-			return a.printLetters(views, true)
-		}),
-	}
-	change.add(cmd)
-	a.deskFlags(cmd, &flowsFile)
 	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
 	return cmd
 }

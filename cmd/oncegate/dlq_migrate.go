@@ -67,9 +67,12 @@ Exit codes: 3 every letter was refused, 4 some were.`,
 				return err
 			}
 			m := &deadletter.Migrator{Desk: d, Audit: deadletter.NewAuditLog(store), Migrations: flows.Migrations(), Now: time.Now}
-			found, err := pick(ctx, d, args[0], true)
+			found, complete, err := pick(ctx, d, args[0], true)
 			if err != nil {
 				return err
+			}
+			if !complete {
+				fmt.Fprintf(a.err, "more letters than %d have that name: these are the first, run it again for the rest\n", maxSorted)
 			}
 			var views []migrationView
 			var ready []int // places in found and views

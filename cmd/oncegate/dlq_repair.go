@@ -133,7 +133,7 @@ Exit code 3: a probe says no.`,
 
 // sampleOf returns the letters of a group to look at, and how many open ones it has.
 func sampleOf(ctx context.Context, d *deadletter.Desk, fingerprint string, n int) (picked []deadletter.Judgement, total int, err error) {
-	_, err = judged(ctx, d, letter.Letter.Open, func(j deadletter.Judgement) error {
+	_, err = d.Each(ctx, deadletter.EachOptions{Open: true, Fingerprint: fingerprint, Anew: true}, func(j deadletter.Judgement) error {
 		if j.Fingerprint != fingerprint || j.Decision == deadletter.SkipCompleted {
 			return nil
 		}

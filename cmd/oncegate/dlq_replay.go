@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncegate/oncegate/deadletter"
-	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
@@ -377,7 +376,7 @@ func (a *app) controlCommand(use, short string, want plan.State) *cobra.Command 
 
 // eachOpen walks the open letters of a group, judged now.
 func (r *replays) eachOpen(ctx context.Context, fingerprint string, each func(deadletter.Judgement) error) error {
-	_, err := judged(ctx, r.desk, letter.Letter.Open, func(j deadletter.Judgement) error {
+	_, err := r.desk.Each(ctx, deadletter.EachOptions{Open: true, Fingerprint: fingerprint, Anew: true}, func(j deadletter.Judgement) error {
 		if j.Fingerprint != fingerprint {
 			return nil
 		}

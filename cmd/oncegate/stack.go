@@ -38,7 +38,7 @@ const (
 )
 
 // stateFiles are what the local cloud keeps; --fresh removes just these.
-var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "targets.db", "function", "function.log", versionsFolder}
+var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "targets.db", "function", "function.log", versionsFolder, scanFile}
 
 // cloud is the durable half of the local cloud: records and objects.
 type cloud struct {

@@ -162,6 +162,17 @@ func (b *Bucket) List(ctx context.Context, prefix string, limit int) ([]string, 
 	return names, err
 }
 
+// DeleteVersion removes one version of an object for good; one that is not there
+// is no error. It never removes by name alone: that would hit a newer version.
+func (b *Bucket) DeleteVersion(ctx context.Context, key, versionID string) error {
+	if versionID == "" {
+		return fmt.Errorf("delete object %s: no version is named", key)
+	}
+	return b.call(ctx, "DeleteObject", func(_ *oss.Client, bucket *oss.Bucket) error {
+		return bucket.DeleteObject(key, oss.VersionId(versionID), oss.WithContext(ctx))
+	})
+}
+
 // Create creates the bucket with versioning enabled; created is false for a
 // bucket that is there already, which is left as it is.
 func (b *Bucket) Create(ctx context.Context) (created bool, err error) {
