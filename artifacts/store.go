@@ -59,9 +59,6 @@ func OutputName(key string, attempt int64) string {
 	return fmt.Sprintf("tasks/%s/attempt-%03d/output.json", key, attempt)
 }
 
-// LetterName is the object name of a dead letter's raw event.
-func LetterName(id string) string { return "dead-letters/" + id + "/event.bin" }
-
 // attemptOf reads the attempt from an output's name.
 func attemptOf(key, name string) (int64, bool) {
 	rest, ok := strings.CutPrefix(name, "tasks/"+key+"/attempt-")
@@ -79,11 +76,16 @@ func attemptOf(key, name string) (int64, bool) {
 // Expiry is how long objects are kept, by their class tag, in days. A result
 // outlives its record; approved results are kept until somebody removes them.
 // Former versions, which only a second writer of one name leaves behind, go
-// after a month.
+// after a month; those of letters are kept as long as letters are, because a
+// letter may name one of them.
 func Expiry(retentionDays int) []aliyun.ExpiryRule {
 	rule := func(class, prefix string, days int) aliyun.ExpiryRule {
+		noncurrent := 30
+		if class == "letter" {
+			noncurrent = days
+		}
 		return aliyun.ExpiryRule{
-			ID: aliyun.LifecyclePrefix + class, Prefix: prefix, TagKey: "class", TagValue: class, Days: days, NoncurrentDays: 30,
+			ID: aliyun.LifecyclePrefix + class, Prefix: prefix, TagKey: "class", TagValue: class, Days: days, NoncurrentDays: noncurrent,
 		}
 	}
 	return []aliyun.ExpiryRule{
@@ -100,12 +102,13 @@ func Expiry(retentionDays int) []aliyun.ExpiryRule {
 type Store struct {
 	bucket     *aliyun.Bucket
 	encryption string
+	seal       *SealKey // nil: letters are stored as they are
 }
 
 // NewStore returns a store; it makes no call. encryption is the server-side
 // encryption that objects ask for: AES256, KMS, or "" for the bucket's setting.
 func NewStore(bucket *aliyun.Bucket, encryption string) *Store {
-	return &Store{bucket, encryption}
+	return &Store{bucket: bucket, encryption: encryption}
 }
 
 func (s *Store) put(ctx context.Context, name, class string, label Label, contentType string, body []byte) (idempotency.Ref, error) {
@@ -143,20 +146,6 @@ func (s *Store) PutOutput(ctx context.Context, l Label, body []byte) (idempotenc
 		return idempotency.Ref{}, fmt.Errorf("store output: %w", err)
 	}
 	return ref, nil
-}
-
-// PutLetter stores the raw bytes of an event that becomes a dead letter and
-// returns the object's name.
-func (s *Store) PutLetter(ctx context.Context, id string, raw []byte) (string, error) {
-	name := LetterName(id)
-	_, err := s.bucket.Put(ctx, name, aliyun.Object{
-		Body: raw, ContentType: "application/octet-stream", Metadata: map[string]string{metaSHA256: sum(raw)},
-		Tags: map[string]string{"class": "letter"}, Encryption: s.encryption,
-	})
-	if err != nil {
-		return "", fmt.Errorf("store letter: %w", err)
-	}
-	return name, nil
 }
 
 // DraftName is the object name of a draft: it follows from task and effect, so

@@ -29,6 +29,7 @@ type stand struct {
 	srv    *osstest.Server
 	bucket *aliyun.Bucket
 	store  *Store
+	creds  aliyun.Credentials
 }
 
 func newStand(t *testing.T, encryption string) *stand {
@@ -40,11 +41,10 @@ func newStand(t *testing.T, encryption string) *stand {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = srv.Close() })
+	own := aliyun.Credentials{AccessKeyID: cred.AccessKeyID, AccessKeySecret: cred.AccessKeySecret, SecurityToken: cred.SecurityToken}
 	bucket, err := aliyun.NewBucket("http://127.0.0.1", "room", aliyun.Options{
-		Credentials: func(context.Context) (aliyun.Credentials, error) {
-			return aliyun.Credentials{AccessKeyID: cred.AccessKeyID, AccessKeySecret: cred.AccessKeySecret, SecurityToken: cred.SecurityToken}, nil
-		},
-		Transport: srv.Transport(),
+		Credentials: func(context.Context) (aliyun.Credentials, error) { return own, nil },
+		Transport:   srv.Transport(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func newStand(t *testing.T, encryption string) *stand {
 		t.Fatal(err)
 	}
 	srv.Faults.ResetCalls()
-	return &stand{t, srv, bucket, NewStore(bucket, encryption)}
+	return &stand{t, srv, bucket, NewStore(bucket, encryption), own}
 }
 
 func (s *stand) put(l Label, body string) idempotency.Ref {
@@ -79,9 +79,9 @@ func TestObjectsSayWhatTheyAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			ref := s.put(label(12), "out")
-			name, err := s.store.PutLetter(t.Context(), "l1", []byte{0, 255, 1})
-			if err != nil || name != "dead-letters/l1/event.bin" {
-				t.Fatal(name, err)
+			letter, err := s.store.PutLetter(t.Context(), "l1", []byte{0, 255, 1})
+			if err != nil || letter.Object != "dead-letters/l1/event.bin" || letter.SHA256 != sum([]byte{0, 255, 1}) {
+				t.Fatal(letter, err)
 			}
 			got := s.srv.Objects("room")
 			for i := range got {
@@ -90,6 +90,9 @@ func TestObjectsSayWhatTheyAre(t *testing.T) {
 				}
 				if got[i].Key == ref.Object && got[i].VersionID != ref.VersionID {
 					t.Errorf("the reference names version %q, stored is %q", ref.VersionID, got[i].VersionID)
+				}
+				if got[i].Key == letter.Object && got[i].VersionID != letter.VersionID {
+					t.Errorf("the letter's reference names version %q, stored is %q", letter.VersionID, got[i].VersionID)
 				}
 				got[i].VersionID = ""
 			}
@@ -273,5 +276,13 @@ func TestPutsThatFailAreErrors(t *testing.T) {
 	}
 	if n := s.srv.Faults.Calls()["PutObject"]; n != 3 || len(s.srv.Objects("room")) != 0 {
 		t.Errorf("%d calls", n)
+	}
+}
+
+func TestALettersFormerVersionsLiveAsLongAsTheLetterMayNameThem(t *testing.T) {
+	for _, r := range Expiry(90) {
+		if want := map[bool]int{true: 120, false: 30}[r.TagValue == "letter"]; r.TagValue != "" && r.NoncurrentDays != want {
+			t.Errorf("%s: former versions go after %d days, want %d", r.ID, r.NoncurrentDays, want)
+		}
 	}
 }

@@ -101,6 +101,15 @@ func (t *AuditLog) Add(ctx context.Context, a Audit) error {
 	return fmt.Errorf("write audit: %w: %w", idempotency.ErrUnavailable, err)
 }
 
+// Has reports whether a row is there.
+func (t *AuditLog) Has(ctx context.Context, id string) (bool, error) {
+	_, ok, err := t.store.Get(ctx, AuditTable, id)
+	if err != nil {
+		return false, fmt.Errorf("read audit: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	return ok, nil
+}
+
 // List reads one page of rows by rising id, from an id on up to another ("" for the last).
 func (t *AuditLog) List(ctx context.Context, from, to string, limit int) (rows []Audit, next string, err error) {
 	page, err := t.store.Scan(ctx, AuditTable, from, to, limit, nil)

@@ -35,6 +35,7 @@ type Facts struct {
 	DigestSuperseded bool               // the letter's input was replaced by a reviewer
 	OpenReview       bool               // of the letter's key
 	ResolvedReview   bool               // a person has settled what the letter asked
+	Migrated         bool               // the record's input is one that the letter's event was migrated from
 	FlowOn           bool
 }
 
@@ -43,11 +44,13 @@ func Decide(f Facts) (d Decision, rule string) {
 	switch {
 	case f.Record == idempotency.StatusSucceeded && f.DigestMatches:
 		return SkipCompleted, "the business is done, with the same input"
+	case f.Record == idempotency.StatusSucceeded && f.Migrated:
+		return SkipCompleted, "the business is done, with the input that this one was migrated from"
 	case f.DigestSuperseded:
 		return SkipCompleted, "a reviewer has let another input hold"
 	case f.OpenReview:
 		return ManualReview, "a review of the business is open"
-	case f.Record != "" && !f.DigestMatches:
+	case f.Record != "" && !f.DigestMatches && !f.Migrated:
 		return ManualReview, "the record holds another input"
 	case f.Record == idempotency.StatusOutcomeUnknown:
 		return ManualReview, "a side effect may have happened"

@@ -26,7 +26,8 @@ type Desk struct {
 	Artifacts   *artifacts.Store
 	Environment string
 	KeySecret   []byte
-	Target      string // of letters whose messages name none
+	Keys        func() (artifacts.PrivateKeys, error) // that sealed events open with; nil for none
+	Target      string                                // of letters whose messages name none
 	Retention   time.Duration
 	Now         func() time.Time
 }
@@ -147,9 +148,12 @@ func (d *Desk) Ingest(ctx context.Context, item Item, flowName string) (Judgemen
 		return Judgement{}, err
 	}
 	l.Code, l.Target = j.Code, j.Target
-	if l.RawRef, err = d.Artifacts.PutLetter(ctx, l.ID, raw); err != nil {
+	l.Decision, l.DecidedAt = string(j.Decision), d.Now()
+	ref, err := d.Artifacts.PutLetter(ctx, l.ID, raw)
+	if err != nil {
 		return Judgement{}, fmt.Errorf("ingest: %w", err)
 	}
+	l.RawRef = ref.String()
 	if j.Decision == SkipCompleted {
 		l.FinalStatus, l.ClosedBy, l.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule
 		err = d.Letters.EnsureSeen(ctx, l)
@@ -186,6 +190,11 @@ func (d *Desk) Judge(ctx context.Context, l letter.Letter) (Judgement, error) {
 			j.Record = &rec
 			f.Record, f.DigestMatches = rec.Status, rec.InputDigest == l.InputDigest
 			f.DigestSuperseded = slices.Contains(rec.SupersededDigests, l.InputDigest)
+			if !f.DigestMatches && l.ParentID != "" {
+				if f.Migrated, err = d.descends(ctx, l, rec.InputDigest); err != nil {
+					return Judgement{}, fmt.Errorf("judge: %w", err)
+				}
+			}
 			if f.DigestMatches && (rec.Status == idempotency.StatusFailedRetryable || rec.Status == idempotency.StatusFailedFinal) {
 				j.Code = letter.CodeOf(rec.LastErrorCode)
 				if rec.LastErrorTarget != "" {

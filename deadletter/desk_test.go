@@ -12,6 +12,7 @@ import (
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/artifacts/osstest"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/idempotency/otstest"
@@ -29,18 +30,26 @@ flows:
     key: {number: {path: $.data.number}, operation: {const: order}}
     processor: record
     processor_version: "1"
+    schema_version: "2"
+    data_schema: {properties: {amount: {type: number}}}
     sample: '{"specversion":"1.0","id":"e","source":"shop","type":"order","aliyuneventbusname":"prod","data":{"number":"1"}}'
 `
 
 type world struct {
-	t    *testing.T
-	desk *Desk
-	oss  *osstest.Server
-	ots  *otstest.Server
-	now  time.Time
+	t       testing.TB
+	cred    cloudtest.Credential
+	desk    *Desk
+	oss     *osstest.Server
+	ots     *otstest.Server
+	store   *aliyun.Tablestore
+	bucket  *aliyun.Bucket
+	options aliyun.Options
+	now     time.Time
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { t.Helper(); return newWorldOf(t) }
+
+func newWorldOf(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Now().Truncate(time.Millisecond)}
 	clock := func() time.Time { return w.now }
@@ -57,6 +66,7 @@ func newWorld(t *testing.T) *world {
 	w.oss, err = osstest.New(osstest.Options{Credentials: creds})
 	must(err)
 	c := creds.Issue(time.Time{})
+	w.cred = c
 	options := aliyun.Options{
 		Credentials: func(context.Context) (aliyun.Credentials, error) {
 			return aliyun.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: c.AccessKeySecret, SecurityToken: c.SecurityToken}, nil
@@ -65,11 +75,15 @@ func newWorld(t *testing.T) *world {
 	}
 	store, err := aliyun.NewTablestore("http://tables", "oncegate", options)
 	must(err)
-	for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable} {
+	w.store, w.options = store, options
+	for _, table := range []aliyun.Table{
+		idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable, plan.PlanTable, plan.ItemTable, plan.ApprovalTable, EvidenceTable, AuditTable,
+	} {
 		must(store.CreateTable(t.Context(), table))
 	}
 	bucket, err := aliyun.NewBucket("http://127.0.0.1", "letters", options)
 	must(err)
+	w.bucket = bucket
 	_, err = bucket.Create(t.Context())
 	must(err)
 	set, err := flows.Load([]byte(deskFlows), nil)
@@ -169,14 +183,63 @@ func TestRawBytesAreKeptAsTheyCame(t *testing.T) {
 	for _, raw := range []string{orderEvent("e1", "1", "5.00"), "junk", `{"half":`, orderEvent("e4", "", "1")} {
 		j := w.ingest(raw)[0]
 		sum := sha256.Sum256([]byte(raw))
+		ref, err := j.Letter.Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
 		found := false
 		for _, o := range w.oss.Objects("letters") {
-			if o.Key == j.Letter.RawRef {
+			if o.Key == ref.Object && o.VersionID == ref.VersionID {
 				found = string(o.Body) == raw && o.Tags["class"] == "letter" && o.SSE == "AES256"
 			}
 		}
 		if !found || j.Letter.RawSHA256 != hex.EncodeToString(sum[:]) {
 			t.Errorf("%s: %+v", raw, j.Letter)
+		}
+	}
+}
+
+func TestLettersTakenInAreSealedWhereAKeyIsSet(t *testing.T) {
+	w := newWorld(t)
+	before := orderEvent("e0", "1", "13800001111")
+	first := w.ingest(before)[0].Letter
+	key, err := artifacts.NewPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.desk.Artifacts = w.desk.Artifacts.Sealing(key.Public())
+	raw := orderEvent("e1", "1", "13800001112")
+	sealed := w.ingest(raw)[0].Letter
+	for _, o := range w.oss.Objects("letters") {
+		if strings.Contains(string(o.Body), "13800001112") {
+			t.Errorf("%s holds the number in clear", o.Key)
+		}
+	}
+	for want, l := range map[string]letter.Letter{before: first, raw: sealed} {
+		ref, err := l.Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := w.desk.Artifacts.ReadLetter(t.Context(), l.ID, ref, artifacts.PrivateKeys{key}); err != nil || string(got) != want {
+			t.Errorf("got %s %v", got, err)
+		}
+	}
+}
+
+func TestTwoBytesOfOneEventAreReadAsEachLetterRowNamesThem(t *testing.T) {
+	w := newWorld(t)
+	for _, raw := range []string{orderEvent("e1", "1", "5"), orderEvent("e1", "1", "5.0"), orderEvent("e1", "1", "5")} {
+		l := w.ingest(raw)[0].Letter
+		ref, err := l.Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The row is held while the next delivery writes the same object.
+		if _, err := w.desk.Artifacts.PutLetter(t.Context(), l.ID, []byte(orderEvent("e1", "1", "5.00"))); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := w.desk.Artifacts.ReadLetter(t.Context(), l.ID, ref, nil); err != nil || string(got) != raw {
+			t.Errorf("got %s %v", got, err)
 		}
 	}
 }

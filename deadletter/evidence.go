@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
 )
@@ -18,7 +20,7 @@ var EvidenceTable = aliyun.Table{Name: "repair_evidence", Key: "id"}
 // Evidence says that a cause of failure was looked at, with what result. It
 // belongs to a fingerprint, and holds until an attempt that began after it fails.
 type Evidence struct {
-	ID          string // FINGERPRINT/milliseconds in 13 digits: those of one group follow each other in time
+	ID          string // FINGERPRINT/milliseconds in 13 digits-8 hex digits: those of one group follow each other in time
 	Fingerprint string
 	Probe       string // which probe ran: access, target, schema, throttle
 	OK          bool
@@ -29,9 +31,10 @@ type Evidence struct {
 	Environment string
 }
 
-// EvidenceID is the id of evidence that was found at a time.
-func EvidenceID(fingerprint string, at time.Time) string {
-	return fmt.Sprintf("%s/%013d", fingerprint, at.UnixMilli())
+// EvidenceID is the id of evidence that was found at a time. Two of one time differ
+// in what else makes them: the probe, the letter, the plan.
+func EvidenceID(fingerprint string, at time.Time, parts ...string) string {
+	return fmt.Sprintf("%s/%013d-%s", fingerprint, at.UnixMilli(), hashOf([]byte(strings.Join(parts, "\n")))[:8])
 }
 
 // EvidenceLog is the table of evidence.
@@ -64,6 +67,33 @@ func (t *EvidenceLog) Add(ctx context.Context, e Evidence) error {
 			return nil // its answer was lost
 		}
 		return fmt.Errorf("write evidence: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// evidenceDigest is hex SHA-256 over the ids of all evidence about a group: a plan
+// holds while that is the same.
+func evidenceDigest(all []Evidence) string {
+	ids := make([]string, len(all))
+	for i, e := range all {
+		ids[i] = e.ID
+	}
+	return hashOf([]byte(strings.Join(ids, "\n")))
+}
+
+// unchanged refuses a plan whose group has other evidence now than when it was made.
+func unchanged(ctx context.Context, log *EvidenceLog, p plan.Plan) error {
+	if p.Evidence == "" {
+		return nil
+	}
+	all, err := log.Of(ctx, p.Fingerprint)
+	if err != nil {
+		return err
+	}
+	if evidenceDigest(all) != p.Evidence {
+		return &RefusedError{Gate{
+			Name: GateRepair, Reason: "the evidence has changed since the plan was made: verify the repair, make a new plan, and have that approved",
+		}}
 	}
 	return nil
 }

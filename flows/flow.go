@@ -33,6 +33,7 @@ type Flow struct {
 	Processor        string
 	ProcessorVersion string // of flows.yaml; the effective version adds the processor's own
 	Effects          []*DeclaredEffect
+	SchemaVersion    string // name of the data's version, where migrations lead to; "" where it has none
 
 	environment path
 	match       []condition
@@ -40,6 +41,7 @@ type Flow struct {
 	key         []keyField
 	ignore      []path
 	content     *reference
+	schema      *dataSchema
 }
 
 // condition holds where an event's value is one of the wanted texts.
@@ -218,7 +220,10 @@ func (f *Flow) NeedsSecret() bool {
 }
 
 // Set is a checked flows.yaml.
-type Set struct{ Flows []*Flow }
+type Set struct {
+	Flows  []*Flow
+	Replay Replay // bounds of replays; package deadletter checks them
+}
 
 // Find returns the one flow that an event belongs to, nil where there is none.
 func (s *Set) Find(e *events.Event) *Flow {

@@ -47,6 +47,7 @@ func (e *ConfigError) Error() string {
 type fileYAML struct {
 	SchemaVersion int        `yaml:"schema_version"`
 	Flows         []flowYAML `yaml:"flows"`
+	Replay        Replay     `yaml:"replay"`
 }
 
 type flowYAML struct {
@@ -66,6 +67,8 @@ type flowYAML struct {
 	ProcessorVersion string       `yaml:"processor_version"`
 	Effects          []effectYAML `yaml:"effects"`
 	MaxAttempts      *int64       `yaml:"max_attempts"`
+	SchemaVersion    string       `yaml:"schema_version"`
+	DataSchema       any          `yaml:"data_schema"`
 	Sample           string       `yaml:"sample"`
 }
 
@@ -141,7 +144,7 @@ func Load(raw []byte, processors map[string]Processor) (*Set, error) {
 	if len(file.Flows) == 0 {
 		return nil, &ConfigError{Field: "flows", Reason: "there is none"}
 	}
-	set := new(Set)
+	set := &Set{Replay: file.Replay}
 	var problems []error
 	samples := map[*Flow]*events.Event{}
 	for i, y := range file.Flows {
@@ -234,6 +237,7 @@ func (c *checker) build(y flowYAML, processors map[string]Processor) *Flow {
 	c.key(f, y.Key)
 	c.content(f, y.Content)
 	c.effects(f, y.Effects)
+	c.schema(f, y.SchemaVersion, y.DataSchema)
 	for _, text := range y.Input.Ignore {
 		if p, ok := c.path("input.ignore", text); ok {
 			f.ignore = append(f.ignore, p)
@@ -301,6 +305,9 @@ func (c *checker) sample(f *Flow, text string) *events.Event {
 	}
 	if _, _, err := f.Content(in); err != nil {
 		c.fail("content", "of the sample event: %v", err)
+	}
+	if err := f.Validate(in); err != nil {
+		c.fail("data_schema", "of the sample event: %v", err)
 	}
 	return e
 }

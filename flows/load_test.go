@@ -22,7 +22,7 @@ func flowText(edit func(map[string]string)) string {
 	}
 	var b strings.Builder
 	sep := "  - "
-	for _, name := range []string{"name", "owner", "number_owner", "environment", "enabled", "match", "payload", "key", "input", "content", "processor", "processor_version", "max_attempts", "sample", "extra"} {
+	for _, name := range []string{"name", "owner", "number_owner", "environment", "enabled", "match", "payload", "key", "input", "content", "processor", "processor_version", "max_attempts", "schema_version", "data_schema", "sample", "extra"} {
 		if v := fields[name]; v != "" {
 			b.WriteString(sep + name + ": " + v + "\n")
 			sep = "    "
@@ -67,6 +67,13 @@ func TestLoadRefusesByName(t *testing.T) {
 		{"a sample without a key value", []string{flowText(set("sample", `'{"specversion":"1.0","id":"e","source":"s","type":"t","aliyuneventbusname":"b","data":{"no":""}}'`))}, "f", "key"},
 		{"a sample that is no event", []string{flowText(set("sample", "'{}'"))}, "f", "sample"},
 		{"no sample", []string{flowText(set("sample", ""))}, "f", "sample"},
+		{"a data schema that the sample breaks", []string{flowText(set("schema_version", `"2"`, "data_schema", "{properties: {no: {type: number}}}"))}, "f", "data_schema"},
+		{"a data schema without a version", []string{flowText(set("data_schema", "{type: object}"))}, "f", "schema_version"},
+		{"a data schema that is none", []string{flowText(set("schema_version", `"2"`, "data_schema", "{type: thing}"))}, "f", "data_schema"},
+		{"a data schema that refers to the network", []string{flowText(set("schema_version", `"2"`, "data_schema", "{$ref: 'https://example.com/s.json'}"))}, "f", "data_schema"},
+		{"a data schema that refers to a file", []string{flowText(set("schema_version", `"2"`, "data_schema", "{$ref: 'file:///etc/hostname'}"))}, "f", "data_schema"},
+		{"a data schema that is a text and no JSON", []string{flowText(set("schema_version", `"2"`, "data_schema", "'{'"))}, "f", "data_schema"},
+		{"a schema version with two dots", []string{flowText(set("schema_version", "1..2"))}, "f", "schema_version"},
 		{"no owner", []string{flowText(set("owner", ""))}, "f", "owner"},
 		{"no number owner", []string{flowText(set("number_owner", ""))}, "f", "number_owner"},
 		{"no processor version", []string{flowText(set("processor_version", ""))}, "f", "processor_version"},

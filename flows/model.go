@@ -21,6 +21,7 @@ import (
 // redelivery is the one retry loop.
 type Model struct {
 	name      string
+	base      string
 	timeout   time.Duration
 	client    *openai.Client
 	now       func() time.Time
@@ -39,7 +40,7 @@ type ModelOptions struct {
 
 // NewModel returns a model client; it makes no call.
 func NewModel(o ModelOptions) *Model {
-	m := &Model{name: o.Name, timeout: o.Timeout, now: o.Now, transport: o.Transport}
+	m := &Model{name: o.Name, base: o.BaseURL, timeout: o.Timeout, now: o.Now, transport: o.Transport}
 	if m.now == nil {
 		m.now = time.Now
 	}

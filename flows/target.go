@@ -34,6 +34,10 @@ const maxTargetAnswer = 1 << 20
 // maxRecordID is the length of a target's record number, in bytes.
 const maxRecordID = 64
 
+// ErrSeveral says that a target shows more than one record of one number: a side
+// effect has happened twice, and a person has to look.
+var ErrSeveral = errors.New("the target shows several records of one number")
+
 // errLost says that nobody knows whether the target has done it.
 var errLost = errors.New("the target's answer was lost")
 
@@ -181,6 +185,9 @@ func (r records) Find(ctx context.Context, c EffectCall) (string, bool, error) {
 	}
 	if len(list.Records) == 0 {
 		return "", false, nil
+	}
+	if len(list.Records) > 1 {
+		return "", false, ErrSeveral
 	}
 	return idOf(list.Records[0]), true, nil
 }

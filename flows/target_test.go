@@ -184,7 +184,10 @@ func TestTargetLookUpFindsByNumber(t *testing.T) {
 		})
 		return targetsAt("http://target.test", rt)["record.create"].(Reader).Find(t.Context(), targetCall())
 	}
-	if id, ok, err := find(200, `{"records":[{"id":"rec-1"},{"id":"rec-2"}]}`); id != "rec-1" || !ok || err != nil || query != "GET number=R+17%26x%3D1" {
+	if id, ok, err := find(200, `{"records":[{"id":"rec-1"},{"id":"rec-2"}]}`); id != "" || ok || !errors.Is(err, ErrSeveral) {
+		t.Errorf("two records of one number: %s %v %v", id, ok, err)
+	}
+	if id, ok, err := find(200, `{"records":[{"id":"rec-1"}]}`); id != "rec-1" || !ok || err != nil || query != "GET number=R+17%26x%3D1" {
 		t.Errorf("got %s %v %v for %s", id, ok, err, query)
 	}
 	if _, ok, err := find(200, `{"records":[]}`); ok || err != nil {

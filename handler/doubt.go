@@ -29,6 +29,16 @@ func (l *ledger) doubtful(ctx context.Context, row *idempotency.Effect, target s
 	return lostFailure(ctx, target, doubtSummary), nil
 }
 
+// several is a doubt whose code says that the target shows the effect more than
+// once: whoever replays must stop.
+func (l *ledger) several(ctx context.Context, row *idempotency.Effect, target string) (*idempotency.Failure, error) {
+	f, err := l.doubtful(ctx, row, target)
+	if err == nil {
+		f.Code, f.Summary = idempotency.CodeDuplicateEffect, "the target shows several records of one number, or another number than it gave"
+	}
+	return f, err
+}
+
 // inDoubt ends a run with an effect in doubt: review, letter, record, in that order.
 func (d *delivery) inDoubt(ctx context.Context, rec idempotency.Record, l *ledger, f idempotency.Failure) (Result, error) {
 	if err := d.openOutcomeReview(ctx, rec, *l.doubt); err != nil {

@@ -31,6 +31,9 @@ func TestAWriteIsReadBackAndATwinIsAQuestionForAPerson(t *testing.T) {
 		}
 		w.row("entry", idempotency.EffectUnknown)
 		w.openReview()
+		if code := w.task().LastErrorCode; code != idempotency.CodeDuplicateEffect {
+			t.Errorf("the record says %s: a replay would not stop", code)
+		}
 	})
 }
 

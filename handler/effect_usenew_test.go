@@ -228,8 +228,12 @@ func TestOnlyAnEnvelopeIsNoEvent(t *testing.T) {
 	if e, ok := handler.ParseEnvelope([]byte(`{"oncegate":"resolve","review":"r1"}`)); !ok || e != (handler.Envelope{Oncegate: "resolve", Review: "r1"}) {
 		t.Errorf("got %+v %v", e, ok)
 	}
+	if e, ok := handler.ParseEnvelope([]byte(` {"letter":"l1","oncegate":"abandon"} `)); !ok || e != (handler.Envelope{Oncegate: "abandon", Letter: "l1"}) {
+		t.Errorf("got %+v %v", e, ok)
+	}
 	for _, raw := range []string{
-		"", "null", "[]", `"oncegate"`, "{}", `{"oncegate":null,"review":"r"}`, `{"oncegate":5,"review":"r"}`, `{"oncegate":"resolve","review":7}`,
+		"", "null", `{"oncegate":"replay","specversion":"1.0"}`, `{"oncegate":"replay","specversion":null}`, `{"oncegate":["replay"]}`,
+		`{"data":{"oncegate":"replay"}}`, `{"oncegate":"replay"} {}`, `{"oncegate":"replay","oncegate":"replay"}`, `{"Oncegate":"replay"}`, "[]", `"oncegate"`, "{}", `{"oncegate":null,"review":"r"}`, `{"oncegate":5,"review":"r"}`, `{"oncegate":"resolve","review":7}`,
 		`{"oncegate":"resolve","oncegate":"replay"}`, `{"oncegate":"resolve"`, `{"oncegate":"resolve"} x`, "{\"oncegate\":\"\xff\"}",
 		string(place("e1", "17", 5)), strings.Replace(string(place("e1", "17", 5)), `{"spec`, `{"oncegate":"resolve","review":"r","spec`, 1),
 		`{"oncegate":"resolve","review":"` + strings.Repeat("r", 5000) + `"}`,

@@ -101,6 +101,9 @@ func (l *ledger) one(ctx context.Context, e idempotency.TaskEffect, output artif
 	move, until := idempotency.NextMove(row, l.spec(declared), l.o.Now())
 	if move == idempotency.MoveLookUp {
 		found, err := l.lookUp(ctx, row, declared, call, declared.Timeout)
+		if errors.Is(err, flows.ErrSeveral) {
+			return l.several(ctx, row, target)
+		}
 		if err != nil {
 			return lostFailure(ctx, target, "the look-up failed"), err
 		}
@@ -198,6 +201,8 @@ func (l *ledger) send(
 		switch {
 		case found:
 			return nil, nil
+		case errors.Is(err, flows.ErrSeveral):
+			return l.several(ctx, &sent, target)
 		case err != nil:
 			// Nothing has left yet, so this is a definite no.
 			f := lostFailure(ctx, target, "the look-up before the write failed")
@@ -218,7 +223,7 @@ func (l *ledger) send(
 		id, another := l.readBack(ctx, declared, call, recordID, until.Sub(now))
 		if another {
 			// Two records of one number, or a number that is somebody else's.
-			return l.doubtful(ctx, &sent, target)
+			return l.several(ctx, &sent, target)
 		}
 		settled, err = l.o.Ledger.Settle(ctx, sent, owner, l.o.Now(), id, "")
 	case errors.As(err, &exists):
@@ -260,6 +265,8 @@ func (l *ledger) readBack(ctx context.Context, declared *flows.DeclaredEffect, c
 	}
 	found, there, err := guardedFind(ctx, reader, call, limit)
 	switch {
+	case errors.Is(err, flows.ErrSeveral):
+		return answered, true
 	case err != nil, !there, found == "":
 		return answered, false
 	case answered == "":

@@ -126,7 +126,9 @@ func (w *world) openLetter(code letter.Code, raw []byte) letter.Letter {
 
 func (w *world) holds(l letter.Letter, raw []byte) {
 	w.t.Helper()
-	if body, ok := w.object(l.RawRef); !ok || !bytes.Equal(body, raw) || l.RawSHA256 != idempotency.DigestBinary(raw) {
+	ref, err := l.Raw()
+	must(w.t, err)
+	if body, ok := w.object(ref.Object); !ok || !bytes.Equal(body, raw) || l.RawSHA256 != idempotency.DigestBinary(raw) {
 		w.t.Fatalf("the letter's object %s is not the event", l.RawRef)
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
@@ -36,6 +37,7 @@ type Options struct {
 	Reviews    *idempotency.Reviews
 	Letters    *letter.Table
 	Artifacts  *artifacts.Store
+	Plans      *plan.Store // may be nil: then every replay is refused
 
 	Environment string
 	KeySecret   []byte // of sensitive key fields; may be empty where no flow has any
@@ -163,6 +165,8 @@ type delivery struct {
 	declared []idempotency.TaskEffect
 	// kept is the letter for an event that no claim will be made for.
 	kept func(context.Context) (Result, error)
+	// invalid says where the data breaks its flow's schema, "" where it does not.
+	invalid string
 	// superseding says that the task works on another input than its first one.
 	superseding bool
 	// last says that the rest of the batch is done.
@@ -209,6 +213,10 @@ func (d *delivery) read() {
 	}
 	if d.declared, err = d.flow.TaskEffects(d.key.Hex, d.input, d.o.KeySecret); err != nil {
 		unusable(err.Error())
+		return
+	}
+	if err = d.flow.Validate(d.input); err != nil {
+		d.invalid = err.Error()
 	}
 }
 
@@ -220,6 +228,16 @@ func (d *delivery) handle(ctx context.Context) (Result, error) {
 		return d.result(known.result), nil
 	}
 	claim := d.claim()
+	if d.invalid != "" {
+		// A schema guards what is new: a business that was taken before goes on as it began.
+		met, ok, err := d.o.Tasks.Peek(ctx, claim)
+		if err != nil {
+			return d.retry(idempotency.CodeTemporaryUnavailable, err)
+		}
+		if !ok || met.Answer == idempotency.AnswerConflict {
+			return d.unusable(ctx, d.invalid)
+		}
+	}
 	if !d.flow.Enabled {
 		return d.flowOff(ctx, claim)
 	}
@@ -317,6 +335,8 @@ func (d *delivery) answer(ctx context.Context, c idempotency.Claimed, claim idem
 		return d.exhausted(ctx, c, claim)
 	case idempotency.AnswerFinal:
 		return d.failedFinal(ctx, c.Record)
+	case idempotency.AnswerAbandoned:
+		return d.abandoned(ctx, c.Record)
 	case idempotency.AnswerOutcomeUnknown:
 		return d.outcomeUnknown(ctx, c.Record)
 	default:

@@ -17,6 +17,7 @@ import (
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/artifacts/osstest"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/flows/modeltest"
 	"github.com/oncegate/oncegate/handler"
@@ -83,7 +84,9 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 		w.model = modeltest.New(modeltest.Options{APIKey: modelKey})
 		defer w.model.Close()
 		w.store, w.bucket = w.clients(nil)
-		for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable} {
+		for _, table := range []aliyun.Table{
+			idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable, plan.PlanTable, plan.ItemTable, plan.ApprovalTable,
+		} {
 			must(t, w.store.CreateTable(w.ctx(), table))
 		}
 		_, err = w.bucket.Create(w.ctx())
@@ -178,7 +181,7 @@ func (w *world) instance(edits ...func(*handler.Options)) *handler.Handler {
 	o := handler.Options{
 		Flows: w.flows(flowsText, processors), Processors: processors,
 		Ledger: idempotency.NewLedger(store, policy), Tasks: idempotency.NewTable(store, policy), Reviews: idempotency.NewReviews(store),
-		Letters: letter.NewTable(store), Artifacts: artifacts.NewStore(bucket, "AES256"),
+		Letters: letter.NewTable(store), Artifacts: artifacts.NewStore(bucket, "AES256"), Plans: plan.NewStore(store),
 		Environment: environment, KeySecret: []byte(keySecret), Policy: policy,
 		ReserveMin: 2 * time.Second, ReserveMax: 10 * time.Second,
 		Now: time.Now, NewOwner: func() string { return fmt.Sprintf("%08x-owner-token-of-a-run", w.owners.Add(1)) },

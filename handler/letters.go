@@ -50,9 +50,11 @@ func (d *delivery) base(c cause) letter.Letter {
 // letter never names bytes that are not there.
 func (d *delivery) store(ctx context.Context, c cause) (id string, err error) {
 	l := d.base(c)
-	if l.RawRef, err = d.o.Artifacts.PutLetter(ctx, l.ID, d.raw); err != nil {
+	ref, err := d.o.Artifacts.PutLetter(ctx, l.ID, d.raw)
+	if err != nil {
 		return "", err
 	}
+	l.RawRef = ref.String()
 	return l.ID, d.o.Letters.EnsureOpen(ctx, l)
 }
 
@@ -60,9 +62,11 @@ func (d *delivery) store(ctx context.Context, c cause) (id string, err error) {
 func (d *delivery) sight(ctx context.Context, c cause, end letter.FinalStatus) (id string, err error) {
 	l := d.base(c)
 	l.FinalStatus = end
-	if l.RawRef, err = d.o.Artifacts.PutLetter(ctx, l.ID, d.raw); err != nil {
+	ref, err := d.o.Artifacts.PutLetter(ctx, l.ID, d.raw)
+	if err != nil {
 		return "", err
 	}
+	l.RawRef = ref.String()
 	return l.ID, d.o.Letters.EnsureSeen(ctx, l)
 }
 

@@ -2,55 +2,26 @@ package handler
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
-	"github.com/oncegate/oncegate/internal/strictjson"
 )
 
 // DecisionResolved answers the call that carries out a person's answer.
 const DecisionResolved Decision = "resolved"
 
-// Envelope is a call to the function that is no event.
-type Envelope struct {
-	Oncegate string `json:"oncegate"` // resolve
-	Review   string `json:"review"`   // id
-}
-
-// EnvelopeResolve asks the function to carry out the answer of a closed review.
-const EnvelopeResolve = "resolve"
-
-// ParseEnvelope reads a call that is no event; ok is false for everything else.
-func ParseEnvelope(raw []byte) (e Envelope, ok bool) {
-	if len(raw) > 4096 {
-		return Envelope{}, false
-	}
-	tree, _, err := strictjson.ParseObject(raw)
-	if err != nil || tree["specversion"] != nil || tree["oncegate"] == nil {
-		return Envelope{}, false
-	}
-	err = json.Unmarshal(raw, &e)
-	return e, err == nil
-}
-
 // Resolve carries out what a person has answered: the review says it, and the
 // function alone writes the task. It may be called again and again; the call
 // itself says nothing but which review to read. The only errors are *RetryError.
-func (h *Handler) Resolve(ctx context.Context, e Envelope, d Delivery) (r Result, err error) {
-	one := h.newDelivery(nil, d)
-	one.received = h.o.Now()
-	defer func() {
-		if p := recover(); p != nil {
-			r, err = one.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("panic of type %T", p))
-		}
+func (h *Handler) Resolve(ctx context.Context, e Envelope, d Delivery) (Result, error) {
+	return h.guardCall(ctx, nil, d, func(one *delivery) (Result, error) {
+		r, err := one.resolve(ctx, e)
 		r.Decision = DecisionResolved
-		one.log(ctx, r, err)
-	}()
-	return one.resolve(ctx, e)
+		return r, err
+	})
 }
 
 func (d *delivery) resolve(ctx context.Context, e Envelope) (Result, error) {
@@ -123,7 +94,7 @@ func (d *delivery) useNew(ctx context.Context, review idempotency.Review, rec id
 	if _, err := d.o.Tasks.PlanUseNew(rec, review, d.o.Now()); err != nil {
 		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Status: rec.Status, Reason: err.Error()}, nil
 	}
-	if left, err := d.fence(ctx, rec, review); err != nil {
+	if left, err := d.fence(ctx, rec, review.ID); err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	} else if left != "" {
 		return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: rec.Key, Status: rec.Status, Reason: "effect " + left + " of the old input may have happened"}, nil
@@ -152,8 +123,8 @@ func (d *delivery) openEffect(ctx context.Context, rec idempotency.Record) (stri
 
 // fence makes sure that no effect of the old input can be sent any more: a row
 // that a dead run has on its way fails on the fence. left names an effect that is
-// not known to have left nothing.
-func (d *delivery) fence(ctx context.Context, rec idempotency.Record, review idempotency.Review) (left string, err error) {
+// not known to have left nothing; by is what fences it.
+func (d *delivery) fence(ctx context.Context, rec idempotency.Record, by string) (left string, err error) {
 	for _, e := range rec.Effects {
 		row, ok, err := d.o.Ledger.Get(ctx, e.Key)
 		if err != nil {
@@ -165,7 +136,7 @@ func (d *delivery) fence(ctx context.Context, rec idempotency.Record, review ide
 				return e.Name, nil
 			}
 		}
-		fenced, err := d.o.Ledger.Fence(ctx, stored, rec, e, review.ID, d.o.Now())
+		fenced, err := d.o.Ledger.Fence(ctx, stored, rec, e, by, d.o.Now())
 		if errors.Is(err, idempotency.ErrSentElsewhere) && fenced.State != idempotency.EffectRefused {
 			return e.Name, nil
 		}
@@ -191,6 +162,17 @@ func (d *delivery) settleDoubt(ctx context.Context, review idempotency.Review, r
 	}
 	if row, err = d.o.Ledger.Resolve(ctx, row, review, d.o.Now()); err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	if rec.Status != idempotency.StatusOutcomeUnknown {
+		// A run that has claimed the task since it was read may know the effect's row
+		// from before this answer: only a record read after it tells.
+		var ok bool
+		switch rec, ok, err = d.o.Tasks.Get(ctx, review.Key); {
+		case err != nil:
+			return d.retry(idempotency.CodeTemporaryUnavailable, err)
+		case !ok:
+			return Result{ErrorCode: idempotency.CodeInvalidRequest, Key: review.Key, Reason: "the review's task is gone"}, nil
+		}
 	}
 	if rec.Status == idempotency.StatusRunning && !d.o.Now().After(rec.LeaseUntil) {
 		// The run may be about to write that it waits for this very answer.

@@ -279,3 +279,27 @@ func TestAnAnswerToAnOlderQuestionIsRefused(t *testing.T) {
 		w.acked(w.deliver(w.instance(), raw), handler.DecisionExecuted)
 	})
 }
+
+func TestAnAnswerMeetsTheRunThatTookTheTaskOverMeanwhile(t *testing.T) {
+	inEffectWorld(t, targettest.Options{}, []string{alarm}, func(t *testing.T, w *effectWorld) {
+		raw := place("e1", "17", 5)
+		_, _, key, _ := w.identity(w.flows(w.text(), nil), raw)
+		w.targets.Faults.Add(cloudtest.Fault{Op: "Robot", Phase: cloudtest.After, Kind: cloudtest.Drop})
+		w.onTables(once("UpdateRow", key, cloudtest.Before, w.kill)) // the doubt is noted, and the task has not heard of it
+		w.deliver(w.instance(), raw)
+		w.revive()
+		w.stands(idempotency.StatusRunning, 1)
+		v := w.openReview()
+		w.answer(v, idempotency.ResolvedDone, "msg-7")
+		w.onTables(once("UpdateRow", v.EffectKey, cloudtest.Before, func() {
+			w.acked(w.deliver(w.instance(), raw), handler.DecisionOutcomeUnknown)
+		}))
+		if o := w.resolve(v.ID); o.err != nil || o.Status != idempotency.StatusFailedRetryable {
+			t.Errorf("got %v", o)
+		}
+		w.acked(w.deliver(w.instance(), raw), handler.DecisionExecuted)
+		if n := len(w.targets.RobotMessages()); n != 1 {
+			t.Errorf("%d messages", n)
+		}
+	})
+}

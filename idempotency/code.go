@@ -15,6 +15,10 @@ const (
 	CodePolicyRejected   Code = "policy_rejected"
 	CodeTargetNotFound   Code = "target_not_found"
 
+	// CodeDuplicateEffect: the target shows a side effect of ours more than once.
+	// A person has to look; nothing goes on by itself.
+	CodeDuplicateEffect Code = "duplicate_effect"
+
 	CodeUnclassified Code = "unclassified"
 
 	// CodeInProgress answers a delivery whose business another owner is
@@ -39,7 +43,7 @@ func (c Code) Class() Class {
 	switch c {
 	case CodeTimeout, CodeRateLimited, CodeTemporaryUnavailable, CodeInProgress:
 		return ClassRetryable
-	case CodeInvalidRequest, CodePermissionDenied, CodePolicyRejected, CodeTargetNotFound:
+	case CodeInvalidRequest, CodePermissionDenied, CodePolicyRejected, CodeTargetNotFound, CodeDuplicateEffect:
 		return ClassFinal
 	default:
 		return ClassUnknown

@@ -28,6 +28,7 @@ type actor struct {
 	base      *Record // as read: what the write is conditional on
 	next      *Record // to be written
 	starts    bool    // next is a claim
+	replays   bool    // under an approved plan
 	exhausted bool    // no attempt is left: only what was sent is found out
 	held      *Record // as this run has written it
 	effect    *Effect // as this run knows it
@@ -38,7 +39,7 @@ type actor struct {
 func (a actor) step(s state) []state {
 	switch a.phase {
 	case idle:
-		return a.deliver(s)
+		return append(a.deliver(s), a.replay(s)...)
 	case writing:
 		return a.write(s)
 	case doubting:
@@ -87,6 +88,22 @@ func (a actor) deliver(s state) []state {
 		return s.with(a)
 	}
 	return s.with(actor{name: a.name, digest: a.digest, phase: idle})
+}
+
+// replay is a call under a plan that was made and approved just now: whatever
+// happens before its write makes the plan stale.
+func (a actor) replay(s state) []state {
+	if s.row == nil || !s.mayGrant() {
+		return nil
+	}
+	a = actor{name: a.name, digest: a.digest, phase: writing, starts: true, replays: true}
+	answer, next, err := modelPolicy.Replay(s.row, a.claim(s), Grant{"plan", s.row.Revision, s.row.InputDigest})
+	if err != nil || answer != AnswerRun {
+		return nil
+	}
+	a.base, a.next = s.row, &next
+	s.grants++
+	return s.with(a)
 }
 
 // write: the condition holds and the answer arrives or is lost, the write is

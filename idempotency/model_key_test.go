@@ -20,6 +20,7 @@ func (s state) key() string {
 	k.flags("answers", s.conflict)
 	k.number(s.answers)
 	k.number(s.denied)
+	k.number(s.grants)
 	k.number(s.crashes)
 	var actors [3]string
 	for i, a := range s.actors {
@@ -119,6 +120,7 @@ func (k *keyText) row(s state, r *Record) {
 		k.word("waits")
 		k.until(s, r.NotBefore)
 	}
+	k.flags("abandoned", r.Abandoned)
 	k.flags("unclassified", slices.ContainsFunc(r.History, func(s Step) bool { return s.Code == CodeUnclassified }))
 	if len(r.Effects) > 0 {
 		k.word(string(r.Effects[0].State))
@@ -148,7 +150,7 @@ func (a actor) key(s state) string {
 	if a.phase == idle {
 		return string(k)
 	}
-	k.flags("", a.starts, a.exhausted, a.looked)
+	k.flags("", a.starts, a.replays, a.exhausted, a.looked)
 	if a.phase == writing || a.phase == doubting {
 		landed, current := false, false
 		if s.row != nil {
@@ -187,6 +189,9 @@ func (s state) shape() string {
 			lease = "over"
 		}
 		text += ", owner " + owner + ", lease " + lease
+	}
+	if r.Abandoned {
+		text += ", abandoned"
 	}
 	if len(r.SupersededDigests) > 0 {
 		text += ", another input"

@@ -47,6 +47,7 @@ type state struct {
 	conflict bool // the two inputs have met: a person may let the other one hold
 	answers  int  // of people so far
 	denied   int  // of them confirmed_not_done
+	grants   int  // plans approved and letters discarded so far
 	crashes  int
 	actors   []actor
 }
@@ -55,6 +56,21 @@ const (
 	maxAnswers = 1
 	maxCrashes = 2
 )
+
+// mayGrant reports whether people bring the task back, or give it up, once more. A
+// replay after an abandonment takes two, which only a task without an effect can
+// afford; where there is one, they do so at its end alone, and it takes the place
+// of the answer and of the crashes.
+func (s state) mayGrant() bool {
+	if s.world.kind == "" {
+		return s.grants < 2
+	}
+	return s.grants+s.answers+s.crashes < 1 && s.row.Status == StatusFailedFinal
+}
+
+func (s state) mayCrash() bool {
+	return s.crashes < maxCrashes && (s.world.kind == "" || s.grants == 0)
+}
 
 // finalIsSure is to become true once no run ends as FAILED_FINAL while its effect
 // is SENT or UNKNOWN. Today the last attempt does so where it cannot read the
@@ -92,8 +108,12 @@ func (s *state) commit(a actor) {
 		s.broken(fmt.Sprintf("I5: revision %d after %d", is.Revision, was.Revision))
 	case was.Status == StatusSucceeded:
 		s.broken("I1: a result was written over")
-	case is.InputDigest != was.InputDigest:
+	case is.InputDigest != was.InputDigest && !(a.replays && slices.Contains(is.SupersededDigests, was.InputDigest)):
 		s.broken("I6: a run works on another input")
+	case was.Abandoned && !a.replays:
+		s.broken("I3: what was given up goes on, and no plan said so")
+	case is.Attempt != was.Attempt && is.AttemptBudget != was.AttemptBudget && (!a.replays || is.AttemptBudget != was.Attempt+2):
+		s.broken("I4: a claim has another budget")
 	case is.Attempt > is.AttemptBudget:
 		s.broken("I4: more attempts than the budget")
 	case a.starts && is.LastAttemptAt.Before(was.NotBefore):
@@ -113,6 +133,10 @@ func (s state) check() {
 	if s.row == nil {
 		return
 	}
+	if limit := int64(2 + 2*(s.grants+s.answers)); s.row.Attempt > limit {
+		s.broken(fmt.Sprintf("I4: attempt %d, people have granted %d", s.row.Attempt, limit))
+	}
+	s.checkGrants()
 	if finalIsSure && s.row.Status == StatusFailedFinal && s.effect != nil && (s.effect.State == EffectSent || s.effect.State == EffectUnknown) {
 		s.broken("I2: failed for good while its effect may have happened")
 	}
@@ -139,11 +163,29 @@ func (s state) check() {
 	}
 }
 
+// checkGrants: no plan that was made for another revision opens the task, and
+// neither a plan nor a discard touches a live run or a result.
+func (s state) checkGrants() {
+	r := *s.row
+	c := Claim{Key: testKey, InputDigest: r.InputDigest, Owner: "r", Now: s.now, Deadline: s.now.Add(tick)}
+	for _, revision := range []int64{0, r.Revision - 1, r.Revision + 1} {
+		if answer, _, _ := modelPolicy.Replay(&r, c, Grant{"plan", revision, r.InputDigest}); answer == AnswerRun {
+			s.broken("I5: a stale plan opens the task")
+		}
+	}
+	answer, _, _ := modelPolicy.Replay(&r, c, Grant{"plan", r.Revision, r.InputDigest})
+	_, _, err := modelPolicy.Abandon(r, r.InputDigest, "p", s.now)
+	lives := r.Status == StatusRunning && !s.now.After(r.LeaseUntil)
+	if busy := lives || r.Status == StatusSucceeded || r.Status == StatusOutcomeUnknown; busy && (answer == AnswerRun || err == nil) {
+		s.broken("I5: a plan or a discard interferes")
+	}
+}
+
 // steps are all states that may come next.
 func (s state) steps() (all []state) {
 	for _, a := range s.actors {
 		all = append(all, a.step(s)...)
-		if a.phase != idle && s.crashes < maxCrashes {
+		if a.phase != idle && s.mayCrash() {
 			crashed := s
 			crashed.crashes++
 			all = append(all, crashed.with(actor{name: a.name, digest: a.digest, phase: idle})...)
@@ -191,6 +233,20 @@ func (s state) people() (all []state) {
 		next.resolved(review)
 		all = append(all, next)
 	}
+	if s.row != nil && s.mayGrant() {
+		known := *s.row
+		if s.effect != nil {
+			known = known.Knows(s.effect.In())
+		}
+		if r, changed, err := modelPolicy.Abandon(known, s.row.InputDigest, "person", s.now); err == nil && changed {
+			next := s
+			next.row, next.grants = &r, s.grants+1
+			if s.effect != nil && (s.effect.State == EffectSent || s.effect.State == EffectUnknown) {
+				s.broken("I2: given up while its effect may have happened")
+			}
+			all = append(all, next)
+		}
+	}
 	if s.conflict && s.row != nil && s.answers < maxAnswers && (s.effect == nil || s.effect.State == EffectRefused) {
 		review.Resolution, review.RecordDigest, review.EventDigest = ResolvedUseNew, s.row.InputDigest, other[s.row.InputDigest]
 		if r, err := modelPolicy.UseNew(*s.row, review, s.now); err == nil {
@@ -221,7 +277,7 @@ type graph struct {
 }
 
 // maxStates keeps a mistake in the keys from filling the memory.
-const maxStates = 300_000
+const maxStates = 500_000
 
 // explore visits every state.
 func (m *model) explore(t *testing.T) (g graph) {

@@ -95,6 +95,8 @@ const (
 	AnswerExhausted Answer = "exhausted"
 	// AnswerFinal: failed for good.
 	AnswerFinal Answer = "final"
+	// AnswerAbandoned: failed for good, and a person has given it up.
+	AnswerAbandoned Answer = "abandoned"
 	// AnswerOutcomeUnknown: a person has to say whether an effect happened.
 	AnswerOutcomeUnknown Answer = "outcome_unknown"
 	// AnswerUnreadable: a record of a newer version or with an unknown status.
@@ -123,7 +125,7 @@ func (p Policy) Park(c Claim) Record {
 
 // start fills in what every run writes at its beginning.
 func (p Policy) start(r Record, c Claim) Record {
-	r.Status = StatusRunning
+	r.Status, r.Abandoned = StatusRunning, false
 	r.Owner = c.Owner
 	r.LeaseUntil = p.leaseEnd(c)
 	r.NotBefore = time.Time{}
@@ -174,12 +176,14 @@ func (p Policy) Deliver(stored Record, c Claim) (answer Answer, next Record) {
 	case StatusSucceeded:
 		return AnswerDuplicate, stored
 	case StatusFailedFinal:
+		if stored.Abandoned {
+			return AnswerAbandoned, stored
+		}
 		return AnswerFinal, stored
 	case StatusOutcomeUnknown:
 		return AnswerOutcomeUnknown, stored
 	case StatusRunning:
-		// A lease without an end can't be judged, so nobody takes it over.
-		if stored.LeaseUntil.IsZero() || !c.Now.After(stored.LeaseUntil) {
+		if stored.held(c.Now) {
 			return AnswerInProgress, stored
 		}
 	case StatusFailedRetryable:
@@ -339,7 +343,7 @@ func (p Policy) UseNew(r Record, review Review, now time.Time) (Record, error) {
 	switch r.Status {
 	case StatusReceived, StatusFailedRetryable, StatusFailedFinal:
 	case StatusRunning:
-		if r.LeaseUntil.IsZero() || !now.After(r.LeaseUntil) {
+		if r.held(now) {
 			return Record{}, errors.New("use new: a run holds the lease; wait until it is over")
 		}
 	default:
@@ -358,7 +362,7 @@ func (p Policy) UseNew(r Record, review Review, now time.Time) (Record, error) {
 }
 
 func (p Policy) again(r Record, review Review, now time.Time) Record {
-	r.Status = StatusFailedRetryable
+	r.Status, r.Abandoned = StatusFailedRetryable, false
 	r.Owner, r.Reviewer = review.ID, review.Reviewer
 	r.LeaseUntil, r.NotBefore = time.Time{}, milli(now)
 	r.AttemptBudget = r.Attempt + extraAttempts

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
@@ -17,6 +18,7 @@ type config struct {
 	flowsFile string // "" for the flows.yaml that is built in
 	queueFor  string // target of dead letters whose messages name none
 	keySecret []byte
+	sealKey   *artifacts.SealKey // nil: letters are stored as they are
 	model     flows.ModelOptions
 	policy    idempotency.Policy
 
@@ -70,6 +72,12 @@ func readConfig(getenv func(string) string) (config, error) {
 	}
 	if n := len(c.keySecret); n > 0 && n < minKeySecret {
 		env.Reject("ONCEGATE_KEY_SECRET", "must have at least 32 characters")
+	}
+	if text := c.cloud.SealKey; text != "" {
+		var err error
+		if c.sealKey, err = artifacts.ParseSealKey(text); err != nil {
+			env.Reject("ONCEGATE_SEAL_KEY", err.Error())
+		}
 	}
 	p := idempotency.DefaultPolicy()
 	scale := env.Factor("ONCEGATE_TIME_SCALE", 1)

@@ -87,6 +87,7 @@ func TestConfigRefusesBadValuesByName(t *testing.T) {
 		"ONCEGATE_MODEL_BASE_URL":      {"planted-value"},
 		"ONCEGATE_MODEL_TIMEOUT":       {"planted-value", "30", "0s", "-1s"},
 		"ONCEGATE_KEY_SECRET":          {"planted-value", strings.Repeat("p", 31)},
+		"ONCEGATE_SEAL_KEY":            {"planted-value", "oncegate-seal-v1:planted-value", "oncegate-seal-private-v1:planted-value"},
 		"ONCEGATE_TIME_SCALE":          {"planted-value", "0", "-1", "NaN", "Inf", "1e7"},
 		"ONCEGATE_LEASE":               {"planted-value", "60", "0s"},
 		"ONCEGATE_LEASE_MARGIN":        {"planted-value"},

@@ -21,6 +21,7 @@ import (
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/handler"
 	"github.com/oncegate/oncegate/idempotency"
@@ -68,7 +69,7 @@ func build(getenv func(string) string, logs io.Writer) (handleFunc, error) {
 		return nil, err
 	}
 	p.c.model.Transport = transport
-	p.objects = artifacts.NewStore(bucket, c.cloud.Encryption)
+	p.objects = artifacts.NewStore(bucket, c.cloud.Encryption).Sealing(c.sealKey)
 	p.tools = flows.Tools{
 		Model: flows.NewModel(p.c.model), Drafts: p.objects,
 		Notify: c.notify, Robot: c.robot, Records: c.records, Transport: transport, Now: time.Now,
@@ -89,7 +90,7 @@ func (p parts) task() (handleFunc, error) {
 	h, err := handler.New(handler.Options{
 		Flows: p.flows, Processors: p.works, Effects: flows.Effects(p.tools), Ledger: idempotency.NewLedger(p.store, c.policy),
 		Tasks: idempotency.NewTable(p.store, c.policy), Reviews: idempotency.NewReviews(p.store),
-		Letters: letter.NewTable(p.store), Artifacts: p.objects,
+		Letters: letter.NewTable(p.store), Artifacts: p.objects, Plans: plan.NewStore(p.store),
 		Environment: c.cloud.Environment, KeySecret: c.keySecret, Policy: c.policy,
 		ReserveMin: c.reserveMin, ReserveMax: c.reserveMax,
 		Now: time.Now, NewOwner: newOwner, Skew: p.skew.Value, Log: p.log,
@@ -99,7 +100,7 @@ func (p parts) task() (handleFunc, error) {
 	}
 	return func(ctx context.Context, raw []byte, d handler.Delivery) (any, error) {
 		if e, ok := handler.ParseEnvelope(raw); ok {
-			return h.Resolve(ctx, e, d)
+			return h.Call(ctx, e, d)
 		}
 		if handler.IsBatch(raw) {
 			return h.HandleBatch(ctx, raw, d)

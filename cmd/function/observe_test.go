@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/oncegate/oncegate/artifacts"
@@ -149,8 +150,12 @@ func (w *world) openLetter(fits func(otstest.Row) bool) (raw []byte, ok bool) {
 		if row.Columns["final_status"] != nil || !fits(row) {
 			continue
 		}
-		ref, _ := row.Columns["raw_ref"].(string)
-		if o, there := w.object(ref, ""); there && row.Columns["raw_sha256"] == digestOf(o.Body) {
+		text, _ := row.Columns["raw_ref"].(string)
+		ref, err := idempotency.ParseRef(text)
+		if err != nil {
+			continue
+		}
+		if o, there := w.object(ref.Object, ref.VersionID); there && row.Columns["raw_sha256"] == digestOf(o.Body) {
 			return o.Body, true
 		}
 	}
@@ -187,8 +192,12 @@ func (w *world) checkRecords() {
 		case r.Status == idempotency.StatusSucceeded && !w.there(artifacts.InputName(r.Key)):
 			w.t.Error("SUCCEEDED without a stored input")
 		case r.Status == idempotency.StatusFailedFinal:
-			if _, ok := w.openLetter(func(l otstest.Row) bool { return l.Columns["idempotency_key"] == r.Key }); !ok {
-				w.t.Error("FAILED_FINAL without an open letter")
+			_, ok := w.openLetter(func(l otstest.Row) bool { return l.Columns["idempotency_key"] == r.Key })
+			discarded := slices.ContainsFunc(w.letters(), func(l otstest.Row) bool {
+				return l.Columns["idempotency_key"] == r.Key && l.Columns["final_status"] == string(letter.FinalDiscarded)
+			})
+			if !ok && !discarded {
+				w.t.Error("FAILED_FINAL, and its letter is neither open nor discarded")
 			}
 		}
 	}
@@ -206,6 +215,15 @@ func (w *world) checkNothingToAdopt(key string) {
 
 func (w *world) checkAcknowledged(raw []byte, r handler.Result) {
 	w.t.Helper()
+	abandoned := slices.ContainsFunc(w.records(), func(rec idempotency.Record) bool { return rec.Key == r.Key && rec.Abandoned })
+	if r.Decision == handler.DecisionFinal && abandoned {
+		if !slices.ContainsFunc(w.letters(), func(l otstest.Row) bool {
+			return l.PrimaryKey[0].Value == r.LetterID && l.Columns["final_status"] == string(letter.FinalDiscarded)
+		}) {
+			w.t.Errorf("acknowledged as abandoned without a discarded letter (%q)", r.LetterID)
+		}
+		return
+	}
 	switch r.Decision {
 	case handler.DecisionExecuted, handler.DecisionDuplicate:
 		for _, rec := range w.records() {
@@ -214,7 +232,7 @@ func (w *world) checkAcknowledged(raw []byte, r handler.Result) {
 			}
 		}
 		w.t.Errorf("acknowledged as %s with %q, which no record holds", r.Decision, r.ResultRef)
-	case handler.DecisionResolved:
+	case handler.DecisionResolved, handler.DecisionReplayRefused, handler.DecisionAbandoned, handler.DecisionAbandonRefused:
 	case handler.DecisionInProgress, handler.DecisionRetry:
 		w.t.Errorf("acknowledged as %s", r.Decision)
 	default:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncegate/oncegate/artifacts/osstest"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/flows/modeltest"
 	"github.com/oncegate/oncegate/flows/targettest"
 	"github.com/oncegate/oncegate/handler/fctest"
@@ -155,7 +156,9 @@ func createTables(t *testing.T, endpoint string, o aliyun.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable} {
+	for _, table := range []aliyun.Table{
+		idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable, plan.PlanTable, plan.ItemTable, plan.ApprovalTable,
+	} {
 		err = errors.Join(err, store.CreateTable(t.Context(), table))
 	}
 	if err != nil {

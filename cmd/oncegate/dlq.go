@@ -17,6 +17,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
 )
 
 func (a *app) dlqCommand() *cobra.Command {
@@ -33,7 +34,11 @@ shown.`,
   oncegate dlq explain evt-1008`,
 	}
 	cmd.AddCommand(a.dlqIngestCommand(), a.dlqStatusCommand(), a.dlqGroupsCommand(), a.dlqEventsCommand(), a.dlqExplainCommand(),
-		a.dlqReclassifyCommand(), a.dlqResolveCommand(), a.dlqSweepCommand())
+		a.dlqReclassifyCommand(), a.dlqResolveCommand(), a.dlqSweepCommand(),
+		a.dlqPlanCommand(), a.dlqShowCommand(), a.dlqApproveCommand(), a.dlqRejectCommand(), a.dlqReplayCommand(), a.dlqResumeCommand(),
+		a.dlqPauseCommand(), a.dlqStopCommand())
+	cmd.AddCommand(a.dlqRepairCommand())
+	cmd.AddCommand(a.dlqMigrateCommand())
 	return parent(cmd)
 }
 
@@ -45,39 +50,49 @@ func (a *app) deskFlags(cmd *cobra.Command, flowsFile *string) {
 
 // openDesk reaches letters, records and objects of the chosen target.
 func (a *app) openDesk(flowsFile string) (*deadletter.Desk, func(), error) {
+	d, _, done, err := a.openDeskStore(flowsFile)
+	return d, done, err
+}
+
+// openDeskStore is openDesk with the tables that it stands on.
+func (a *app) openDeskStore(flowsFile string) (*deadletter.Desk, *aliyun.Tablestore, func(), error) {
 	set, err := loadFlows(flowsFile)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	target, err := a.chosenTarget()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	sealing, err := a.sealing()
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	d := &deadletter.Desk{
 		Flows: set, Environment: localEnvironment, KeySecret: []byte(a.keySecret(target)), Target: "fc:" + localFunctionName,
-		Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
+		Keys: func() (artifacts.PrivateKeys, error) { return a.privateKeys() }, Retention: idempotency.DefaultPolicy().Retention, Now: time.Now,
 	}
 	if target == targetCloud {
 		store, bucket, err := a.cloudStore()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		s := newState(target, store, func() {})
 		d.Environment = a.getenv("ONCEGATE_ENVIRONMENT")
-		d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(bucket, a.encryption())
-		return d, func() {}, nil
+		d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(bucket, a.encryption()).Sealing(sealing)
+		return d, store, func() {}, nil
 	}
 	c, err := openCloud(a.stateDir)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if _, err := c.setup(context.Background()); err != nil {
 		c.Close()
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	s := newState(target, c.store, c.Close)
-	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption())
-	return d, c.Close, nil
+	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption()).Sealing(sealing)
+	return d, c.store, c.Close, nil
 }
 
 // letterView is a letter and its judgement as they are printed.

@@ -127,9 +127,20 @@ func (f author) check() error {
 	return nil
 }
 
-// changeLetters applies a change to the open letters that an argument names.
-func (a *app) changeLetters(ctx context.Context, flowsFile, arg, what string, change changeFlags, apply func(*deadletter.Desk, deadletter.Judgement) error) error {
-	d, done, err := a.openDesk(flowsFile)
+// letterChange is what is done to each of some letters.
+type letterChange struct {
+	what   string // for people: what is done to them
+	action deadletter.Action
+	by     author
+	check  func(deadletter.Judgement) error // refuses before anything is changed; may be nil
+	apply  func(*deadletter.Desk, deadletter.Judgement) error
+	after  func(*deadletter.Desk) error // once all are changed; may be nil
+}
+
+// changeLetters applies a change to the open letters that an argument names. The
+// audit row of each comes first.
+func (a *app) changeLetters(ctx context.Context, flowsFile, arg string, change changeFlags, c letterChange) error {
+	d, store, done, err := a.openDeskStore(flowsFile)
 	if err != nil {
 		return err
 	}
@@ -138,17 +149,34 @@ func (a *app) changeLetters(ctx context.Context, flowsFile, arg, what string, ch
 	if err != nil {
 		return err
 	}
-	do, err := a.confirm(change, fmt.Sprintf("%s %d letters", what, len(found)))
+	for _, j := range found {
+		if c.check == nil {
+			break
+		}
+		if err := c.check(j); err != nil {
+			return err
+		}
+	}
+	do, err := a.confirm(change, fmt.Sprintf("%s %d letters", c.what, len(found)))
 	if err != nil {
 		return err
 	}
+	audit := deadletter.NewAuditLog(store)
 	views := []letterView{}
 	for _, j := range found {
 		if do {
-			if err := apply(d, j); err != nil {
-				return fmt.Errorf("letter %s: %w", short(j.Letter.ID), err)
+			l := j.Letter
+			if err := audit.Add(ctx, deadletter.Audit{
+				ID: deadletter.AuditID(c.action, l.ID, fmt.Sprint(l.Revision), c.by.who), At: time.Now(), Action: c.action, LetterID: l.ID, EventID: l.EventID,
+				Fingerprint: j.Fingerprint, Decision: j.Decision, OriginalTarget: j.Target, ConsumerVersion: l.ConsumerVersion, IdempotencyKey: l.Key,
+				OperatorOrRule: c.by.who, Reason: c.what + ": " + c.by.why,
+			}); err != nil {
+				return err
 			}
-			l, _, err := d.Letters.Get(ctx, j.Letter.ID)
+			if err := c.apply(d, j); err != nil {
+				return fmt.Errorf("letter %s: %w", short(l.ID), err)
+			}
+			l, _, err := d.Letters.Get(ctx, l.ID)
 			if err != nil {
 				return err
 			}
@@ -157,6 +185,11 @@ func (a *app) changeLetters(ctx context.Context, flowsFile, arg, what string, ch
 			}
 		}
 		views = append(views, letterOf(j))
+	}
+	if do && c.after != nil {
+		if err := c.after(d); err != nil {
+			return err
+		}
 	}
 	return a.printLetters(views, true)
 }
@@ -177,11 +210,17 @@ func (a *app) dlqReclassifyCommand() *cobra.Command {
 			if to.Class() == letter.ClassUncertain {
 				return usageErrorf("--code %q decides nothing; use TIMEOUT, THROTTLED, UPSTREAM_5XX, INVALID_SCHEMA, ACCESS_DENIED, TARGET_NOT_FOUND or POLICY_REJECTED", code)
 			}
-			return a.changeLetters(ctx, flowsFile, args[0], "reclassify as "+string(to), change, func(d *deadletter.Desk, j deadletter.Judgement) error {
-				if j.Code.Class() != letter.ClassUncertain {
-					return refusedf("its code %s is certain: it follows from the message or the record", j.Code)
-				}
-				return d.Reclassify(ctx, j.Letter.ID, to, by.who, by.why)
+			return a.changeLetters(ctx, flowsFile, args[0], change, letterChange{
+				what: "reclassify as " + string(to), action: deadletter.ActionReclassify, by: by,
+				check: func(j deadletter.Judgement) error {
+					if j.Code.Class() != letter.ClassUncertain {
+						return refusedf("letter %s: its code %s is certain: it follows from the message or the record", short(j.Letter.ID), j.Code)
+					}
+					return nil
+				},
+				apply: func(d *deadletter.Desk, j deadletter.Judgement) error {
+					return d.Reclassify(ctx, j.Letter.ID, to, by.who, by.why)
+				},
 			})
 		}),
 	}
@@ -194,31 +233,62 @@ func (a *app) dlqReclassifyCommand() *cobra.Command {
 }
 
 func (a *app) dlqResolveCommand() *cobra.Command {
-	var flowsFile, as string
+	o := stackOptions{}
+	var as string
 	var by author
 	var change changeFlags
-	ends := map[string]letter.FinalStatus{"discard": letter.FinalDiscarded, "completed_elsewhere": letter.FinalSkippedCompleted}
+	ends := map[string]letter.FinalStatus{"discard": letter.FinalDiscarded, "completed_elsewhere": letter.FinalSkippedCompleted, "keep": ""}
 	cmd := &cobra.Command{
-		Use:   "resolve EVENT|FINGERPRINT --as discard|completed_elsewhere --reason TEXT",
-		Short: "End letters without a replay; who and why stay with them",
-		Args:  cobra.ExactArgs(1),
+		Use:   "resolve EVENT|FINGERPRINT --as discard|completed_elsewhere|keep --reason TEXT",
+		Short: "End letters without a replay, or keep them; who and why stay with them",
+		Long: `End letters without a replay, or keep them; who and why stay with them.
+
+  discard               nobody wants the business any more. Where no other letter of
+                        it is open, the function is asked to abandon its task: later
+                        deliveries of the same input are noted and run nothing
+  completed_elsewhere   the business was done by other means
+  keep                  the letter stays open, and its expiry starts anew`,
+		Example: `  oncegate dlq resolve evt-1008 --as discard --reason "test data"`,
+		Args:    cobra.ExactArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
 			if err := by.check(); err != nil {
 				return err
 			}
 			end, ok := ends[as]
 			if !ok {
-				return usageErrorf("--as %q is not known; use discard or completed_elsewhere", as)
+				return usageErrorf("--as %q is not known; use discard, completed_elsewhere or keep", as)
 			}
-			return a.changeLetters(ctx, flowsFile, args[0], "end as "+string(end), change, func(d *deadletter.Desk, j deadletter.Judgement) error {
-				return d.Close(ctx, j.Letter.ID, end, by.who, by.why)
+			what := "end as " + string(end)
+			if as == "keep" {
+				what = "keep"
+			}
+			var ended, orphans []letter.Letter
+			err := a.changeLetters(ctx, o.flowsFile, args[0], change, letterChange{
+				what: what, action: deadletter.ActionResolve, by: by,
+				apply: func(d *deadletter.Desk, j deadletter.Judgement) error {
+					if as == "keep" {
+						return d.Keep(ctx, j.Letter.ID)
+					}
+					j.Letter.FinalStatus = end
+					ended = append(ended, j.Letter)
+					return d.Close(ctx, j.Letter.ID, end, by.who, by.why)
+				},
+				after: func(d *deadletter.Desk) (err error) {
+					orphans, err = d.Orphans(ctx, ended)
+					return err
+				},
 			})
+			if err != nil {
+				return err
+			}
+			return a.abandon(ctx, &o, orphans)
 		}),
 	}
 	cmd.Flags().StringVar(&as, "as", "", "how the letters end (required)")
 	by.add(a, cmd)
 	change.add(cmd)
-	a.deskFlags(cmd, &flowsFile)
+	a.stackFlags(cmd, &o)
+	cmd.Flags().StringVar(&a.target, "target", "", "local or cloud (default: cloud where ONCEGATE_TABLESTORE_ENDPOINT is set, else local)")
 	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
 	return cmd
 }

@@ -28,6 +28,10 @@ type flowView struct {
 	Processor        string `json:"processor"`
 	ProcessorVersion string `json:"processor_version"`
 	MaxAttempts      int64  `json:"max_attempts"`
+	DataVersion      string `json:"data_version"` // schema_version of its data
+	HasSchema        bool   `json:"has_schema"`
+
+	Migrations []string `json:"migrations"`
 
 	Effects []effectView `json:"effects"`
 }
@@ -71,8 +75,19 @@ func effectsOf(f *flows.Flow) []effectView {
 func flowOf(f *flows.Flow) flowView {
 	return flowView{
 		f.Name, f.Owner, f.NumberOwner, f.EnvironmentPath(), f.Enabled, f.MatchRule(), f.KeyRule(), f.IgnoreRule(), f.NeedsSecret(), f.Processor, f.ProcessorVersion, f.MaxAttempts,
-		effectsOf(f),
+		f.SchemaVersion, f.HasSchema(), migrationsOf(f), effectsOf(f),
 	}
+}
+
+// migrationsOf names the migrations that dlq migrate can do for a flow.
+func migrationsOf(f *flows.Flow) []string {
+	names := []string{}
+	for _, m := range flows.Migrations() {
+		if m.Flow == f.Name {
+			names = append(names, m.Name())
+		}
+	}
+	return append(names, flows.Identity)
 }
 
 func (a *app) flowsCommand() *cobra.Command {
@@ -169,6 +184,7 @@ func (a *app) printFlows(set *flows.Set) error {
 			{"ignored", v.Ignored},
 			{"processor", v.Processor + ", version " + v.ProcessorVersion},
 			{"max_attempts", strconv.FormatInt(v.MaxAttempts, 10)},
+			{"data version", said(v.DataVersion != "", v.DataVersion+said(v.HasSchema, ", checked by its schema")+"; migrations "+strings.Join(v.Migrations, ", "))},
 		} {
 			if pair[1] != "" {
 				fmt.Fprintf(a.out, "  %-13s %s\n", pair[0], inert(pair[1]))

@@ -85,9 +85,12 @@ all others one with EXPONENTIAL_DECAY_RETRY (176 retries).`,
 	return cmd
 }
 
+// localTimeScale is how much faster the local cloud's waits are by default.
+const localTimeScale = 100
+
 // stackFlags are what every command that runs the local stack takes.
 func (a *app) stackFlags(cmd *cobra.Command, o *stackOptions) {
-	cmd.Flags().Float64Var(&o.timeScale, "time-scale", 100, "how much shorter retry waits, back-off, margin and reserve are")
+	cmd.Flags().Float64Var(&o.timeScale, "time-scale", localTimeScale, "how much shorter retry waits, back-off, margin and reserve are")
 	cmd.Flags().IntVar(&o.instances, "instances", 2, "function processes at most")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 30*time.Second, "time-out of one invocation, not scaled")
 	cmd.Flags().DurationVar(&o.modelTimeout, "model-timeout", 3*time.Second, "time-out of one model call, not scaled")
@@ -107,8 +110,11 @@ func (a *app) completeStack(o *stackOptions) error {
 		return usageErrorf("--timeout must be at least 1s and --model-timeout at least 1ms")
 	}
 	o.stateDir, o.keySecret = a.stateDir, a.keySecret(targetLocal)
+	var err error
+	if o.sealKey, err = a.sealing(); err != nil {
+		return err
+	}
 	if o.flowsFile != "" {
-		var err error
 		if o.flowsFile, err = filepath.Abs(o.flowsFile); err != nil {
 			return err
 		}
@@ -138,7 +144,7 @@ func removeState(stateDir string) error {
 	}
 	c.Close()
 	for _, name := range stateFiles {
-		if err := os.Remove(filepath.Join(stateDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.RemoveAll(filepath.Join(stateDir, name)); err != nil {
 			return fmt.Errorf("remove local state: %w", err)
 		}
 	}

@@ -24,6 +24,7 @@ const (
 	exitUsage       = 2
 	exitRefused     = 3 // a rule or a missing confirmation refuses
 	exitNotFound    = 4
+	exitPartial     = 4 // something is left: stopped, failed again or unresolved
 	exitInterrupted = 130
 )
 
@@ -103,7 +104,7 @@ func run(args []string, in io.Reader, out, errOut io.Writer, getenv func(string)
 		// Cobra's own errors are about the command line.
 		exit = &exitError{exitUsage, err}
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && exit.code != exitInterrupted {
 		exit = &exitError{exitInterrupted, errors.New("interrupted; what was stored stays")}
 	}
 	if text := exit.Error(); text != "" {
@@ -127,7 +128,7 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.localCommand(), a.keyCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.setupCommand())
+	root.AddCommand(a.localCommand(), a.keyCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.sealKeyCommand(), a.setupCommand())
 	return root
 }
 

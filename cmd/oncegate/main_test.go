@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -50,11 +51,24 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:  "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"planid": planID},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SAMPLES", samples)
 			env.Setenv("FUNCTION", functionBinary)
 			return nil
 		},
 	})
+}
+
+// planID sets $PLAN to the first plan's id that a file names.
+func planID(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: planid FILE")
+	}
+	id := regexp.MustCompile(`rp-[0-9a-f]{16}`).FindString(ts.ReadFile(args[0]))
+	if id == "" {
+		ts.Fatalf("%s names no plan", args[0])
+	}
+	ts.Setenv("PLAN", id)
 }

@@ -96,6 +96,12 @@ func shortRef(name string) string {
 	return strings.Join(parts, "/")
 }
 
+// objectOf is the object name in a reference.
+func objectOf(ref string) string {
+	name, _, _ := strings.Cut(ref, "?")
+	return name
+}
+
 func utc(t time.Time) string {
 	if t.IsZero() {
 		return ""

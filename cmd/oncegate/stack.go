@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/oncegate/oncegate/artifacts"
@@ -36,7 +38,7 @@ const (
 )
 
 // stateFiles are what the local cloud keeps; --fresh removes just these.
-var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "targets.db", "function", "function.log"}
+var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "targets.db", "function", "function.log", versionsFolder}
 
 // cloud is the durable half of the local cloud: records and objects.
 type cloud struct {
@@ -148,6 +150,7 @@ type stackOptions struct {
 	timeout      time.Duration // of the function
 	modelTimeout time.Duration
 	keySecret    string
+	sealKey      *artifacts.SealKey // nil: letters are stored as they are
 	objects      []objectFile
 }
 
@@ -156,9 +159,14 @@ type stack struct {
 	*cloud
 	model    *modeltest.Server
 	targets  *targettest.Server // what side effects go to
+	version  version
 	function *fctest.Function
 	intake   *fctest.Function // takes the dead-letter queue in
 	logs     *os.File
+
+	options fctest.Options
+	mu      sync.Mutex
+	older   map[string]*fctest.Function // former versions, started when a replay needs them
 }
 
 func startStack(o stackOptions) (_ *stack, err error) {
@@ -199,21 +207,29 @@ func startStack(o stackOptions) (_ *stack, err error) {
 		"ONCEGATE_RECORDS_URL=" + s.targets.Endpoint() + "/records",
 		fmt.Sprintf("ONCEGATE_TIME_SCALE=%g", o.timeScale),
 	}
-	if o.flowsFile != "" {
-		env = append(env, "ONCEGATE_FLOWS_FILE="+o.flowsFile)
+	if s.version, err = publishVersion(o.stateDir, o.binary, o.flowsFile, time.Now()); err != nil {
+		return nil, err
 	}
-	binary, err := filepath.Abs(o.binary)
+	if o.sealKey != nil {
+		env = append(env, "ONCEGATE_SEAL_KEY="+o.sealKey.String())
+	}
+	binary, err := filepath.Abs(s.version.binary(o.stateDir))
 	if err != nil {
 		return nil, fmt.Errorf("start local cloud: %w", err)
 	}
 	options := fctest.Options{
-		Binary: binary, Env: env, FunctionName: localFunctionName, Qualifier: "live", VersionID: "1",
+		Binary: binary, Env: env, FunctionName: localFunctionName, Qualifier: liveQualifier, VersionID: s.version.qualifier(),
 		Instances: o.instances, Timeout: o.timeout, Stdout: s.logs, Stderr: s.logs,
 		Credentials: func() cloudtest.Credential { return c.creds.Issue(time.Now().Add(time.Hour)) },
+	}
+	s.options, s.older = options, map[string]*fctest.Function{}
+	if options.Env, err = withFlows(env, s.version, o.stateDir); err != nil {
+		return nil, err
 	}
 	if s.function, err = fctest.Start(options); err != nil {
 		return nil, fmt.Errorf("start local cloud: %w", err)
 	}
+	env = options.Env
 	options.FunctionName, options.Instances = localIntakeName, 1
 	options.Env = append(slices.Clone(env), "ONCEGATE_ROLE=intake", "ONCEGATE_DEAD_LETTER_TARGET=fc:"+localFunctionName)
 	if s.intake, err = fctest.Start(options); err != nil {
@@ -222,9 +238,56 @@ func startStack(o stackOptions) (_ *stack, err error) {
 	return s, nil
 }
 
+// withFlows adds a version's own flows file to an environment.
+func withFlows(env []string, v version, stateDir string) ([]string, error) {
+	name := v.flows(stateDir)
+	if name == "" {
+		return env, nil
+	}
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return nil, fmt.Errorf("start local cloud: %w", err)
+	}
+	return append(slices.Clone(env), "ONCEGATE_FLOWS_FILE="+name), nil
+}
+
+// at returns the function at a version, side by side with the others; ok is
+// false where the local cloud does not have it.
+func (s *stack) at(stateDir, qualifier string) (f *fctest.Function, ok bool, err error) {
+	if qualifier == s.version.qualifier() || qualifier == s.options.Qualifier {
+		return s.function, true, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.older[qualifier]; f != nil {
+		return f, true, nil
+	}
+	all, err := published(stateDir)
+	if err != nil {
+		return nil, false, err
+	}
+	i := slices.IndexFunc(all, func(v version) bool { return v.qualifier() == qualifier })
+	if i < 0 {
+		return nil, false, nil
+	}
+	options := s.options
+	options.VersionID, options.Qualifier = qualifier, qualifier
+	if options.Binary, err = filepath.Abs(all[i].binary(stateDir)); err != nil {
+		return nil, false, fmt.Errorf("start version: %w", err)
+	}
+	if options.Env, err = withFlows(options.Env, all[i], stateDir); err != nil {
+		return nil, false, err
+	}
+	if f, err = fctest.Start(options); err != nil {
+		return nil, false, fmt.Errorf("start version %s: %w", qualifier, err)
+	}
+	s.older[qualifier] = f
+	return f, true, nil
+}
+
 // Close stops everything that was started.
 func (s *stack) Close() {
-	for _, f := range []*fctest.Function{s.function, s.intake} {
+	for _, f := range slices.Concat([]*fctest.Function{s.function, s.intake}, slices.Collect(maps.Values(s.older))) {
 		if f != nil {
 			f.Close()
 		}
@@ -253,7 +316,7 @@ func buildFunction(ctx context.Context, stateDir string) (string, error) {
 		return "", errors.New("build function: there is no go command; install Go, or give a built binary with --function")
 	}
 	var messages bytes.Buffer
-	cmd := exec.CommandContext(ctx, goTool, "build", "-o", binary, functionPackage)
+	cmd := exec.CommandContext(ctx, goTool, "build", "-buildvcs=false", "-o", binary, functionPackage)
 	cmd.Stdout, cmd.Stderr = &messages, &messages
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("build function: %w\n%s\nOutside a clone of oncegate there is nothing to build: run this inside one, or give a built binary with --function", err, bytes.TrimSpace(messages.Bytes()))

@@ -62,7 +62,7 @@ type Letter struct {
 	EventSource string
 	EventTime   time.Time
 	RawSHA256   string
-	RawRef      string // object name of the raw bytes
+	RawRef      string // idempotency.Ref of the raw bytes; older rows have an object name alone
 
 	Key             string
 	KeyRule         string // fingerprint of the rule and secret that made the key
@@ -81,6 +81,16 @@ type Letter struct {
 	FirstFailedAt    time.Time
 	LastFailedAt     time.Time
 	DeliveryAttempts int64 // sightings of the event since the letter was first written
+
+	// Decision is what was decided when somebody last looked, and DecidedAt when: a
+	// note for counts, never a permission. Empty where nobody has looked since the
+	// letter changed.
+	Decision  string
+	DecidedAt time.Time
+	// JudgedCode and JudgedTarget are the record's then, where they differed from the
+	// letter's; the fingerprint follows them.
+	JudgedCode   Code
+	JudgedTarget string
 
 	FinalStatus FinalStatus
 	ClosedAt    time.Time
@@ -104,6 +114,21 @@ func RawID(rawSHA256 string) string {
 // Open reports whether nobody has closed the letter yet.
 func (l Letter) Open() bool { return l.FinalStatus == "" }
 
+// Raw is the reference of the raw bytes, with the hash that they must have.
+func (l Letter) Raw() (idempotency.Ref, error) {
+	ref, err := idempotency.ParseRef(l.RawRef)
+	if err != nil {
+		return idempotency.Ref{}, fmt.Errorf("read letter %s: %w", l.ID, err)
+	}
+	if ref.SHA256 == "" {
+		ref.SHA256 = l.RawSHA256 // a row of before references
+	}
+	if ref.Object == "" || ref.SHA256 == "" || ref.SHA256 != l.RawSHA256 {
+		return idempotency.Ref{}, fmt.Errorf("read letter %s: its row does not say where which raw bytes are", l.ID)
+	}
+	return ref, nil
+}
+
 // tells reports whether the stored letter says all that a sighting would make it say.
 func (l Letter) tells(seen Letter, reopen bool) bool {
 	if l.Open() {
@@ -119,7 +144,9 @@ func seenAgain(stored, seen Letter, reopen bool) Letter {
 	next.DeliveryAttempts++
 	next.LastFailedAt = seen.LastFailedAt
 	next.ExpiresAt = seen.ExpiresAt
-	// The object's name is the letter's, so its bytes are now those of this sighting.
+	next = next.forget() // what was decided is of before this sighting
+	next.Decision, next.DecidedAt = seen.Decision, seen.DecidedAt
+	// Both together: the reference names the version that holds this sighting's bytes.
 	next.RawRef, next.RawSHA256 = seen.RawRef, seen.RawSHA256
 	if stored.Open() || reopen {
 		next.Code, next.Target, next.Reason = seen.Code, seen.Target, seen.Reason
@@ -171,6 +198,10 @@ func (l Letter) columns() (aliyun.Row, error) {
 	c.Time("first_failed_at", l.FirstFailedAt)
 	c.Time("last_failed_at", l.LastFailedAt)
 	c.Number("delivery_attempts", l.DeliveryAttempts)
+	c.Text("decision", l.Decision)
+	c.Time("decided_at", l.DecidedAt)
+	c.Text("judged_code", string(l.JudgedCode))
+	c.Text("judged_target", l.JudgedTarget)
 	c.Text("final_status", string(l.FinalStatus))
 	c.Time("closed_at", l.ClosedAt)
 	c.Text("closed_by", l.ClosedBy)
@@ -202,7 +233,8 @@ func parse(id string, row aliyun.Row) (Letter, error) {
 		OriginalEventID: c.Text("original_event_id"), Generation: c.Number("generation"),
 		ParentID: c.Text("parent_id"), ChildID: c.Text("child_id"), Migration: c.Text("migration"), ReplayBatchID: c.Text("replay_batch_id"),
 		FirstFailedAt: c.Time("first_failed_at"), LastFailedAt: c.Time("last_failed_at"),
-		DeliveryAttempts: c.Number("delivery_attempts"), FinalStatus: FinalStatus(c.Text("final_status")),
+		DeliveryAttempts: c.Number("delivery_attempts"), Decision: c.Text("decision"), DecidedAt: c.Time("decided_at"),
+		JudgedCode: Code(c.Text("judged_code")), JudgedTarget: c.Text("judged_target"), FinalStatus: FinalStatus(c.Text("final_status")),
 		ClosedBy: c.Text("closed_by"), CloseReason: c.Text("close_reason"), Origin: c.Text("origin"),
 		Reclassified: Code(c.Text("reclassified")), ReclassifiedBy: c.Text("reclassified_by"), ReclassifyReason: c.Text("reclassify_reason"),
 		ClosedAt: c.Time("closed_at"), ExpiresAt: c.Time("expires_at"),

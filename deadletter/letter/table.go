@@ -25,7 +25,7 @@ const rounds = 4
 
 // EnsureOpen makes sure that an open letter of the event is there: a new one,
 // one more sighting of an open one, or a closed one opened again with its
-// former life kept. Errors wrap idempotency.ErrUnavailable.
+// former life kept. A migrated one stays closed: its child goes on. Errors wrap idempotency.ErrUnavailable.
 func (t *Table) EnsureOpen(ctx context.Context, l Letter) error {
 	return t.put(ctx, l, true)
 }
@@ -64,7 +64,10 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 		if !ok {
 			break
 		}
-		if stored.LastFailedAt.Equal(l.LastFailedAt) && stored.tells(l, reopen) {
+		// A migrated letter's child goes on in its place: a copy of the parent's
+		// event is one more sighting of what a person has answered.
+		reopen := reopen && stored.FinalStatus != FinalMigrated
+		if stored.LastFailedAt.Equal(l.LastFailedAt) && stored.RawRef == l.RawRef && stored.tells(l, reopen) {
 			return nil // this very sighting: its answer was lost
 		}
 		next := seenAgain(stored, l, reopen)
@@ -81,6 +84,26 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 			}
 		}
 		if err = t.store.Update(ctx, LetterTable, l.ID, row, stored.Revision); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, err)
+}
+
+// Create writes a letter that is not there yet; one that is there, open or
+// closed, is left as it is. Errors wrap idempotency.ErrUnavailable.
+func (t *Table) Create(ctx context.Context, l Letter) error {
+	l.Revision, l.DeliveryAttempts = 1, 1
+	l.Fingerprint = Fingerprint(l.Code, l.Target)
+	row, err := l.columns()
+	if err != nil {
+		return err
+	}
+	if err = t.store.Insert(ctx, LetterTable, l.ID, row); err == nil {
+		return nil
+	}
+	if kind := aliyun.KindOf(err); kind == aliyun.KindCondition || kind == aliyun.KindUnknown {
+		if _, ok, readErr := t.Get(ctx, l.ID); readErr == nil && ok {
 			return nil
 		}
 	}
@@ -128,6 +151,9 @@ func (t *Table) Amend(ctx context.Context, id string, change func(Letter) (Lette
 			return fmt.Errorf("change letter: %w", err)
 		}
 		next.Revision = stored.Revision + 1
+		if next.Decision == stored.Decision && !next.decidedLike(stored) {
+			next = next.forget()
+		}
 		row, err := next.columns()
 		if err != nil {
 			return err

@@ -61,7 +61,7 @@ type Header struct {
 	Count       int64       `json:"count"`   // of items
 	ItemsRoot   string      `json:"items_root"`
 	HighImpact  []string    `json:"high_impact"`    // why another identity must approve; empty: the maker may
-	EvidenceID  string      `json:"evidence_id"`    // of the repair, "" where none is needed
+	Evidence    string      `json:"evidence"`       // digest of all evidence about the group, "" where none is needed
 	Stages      []int64     `json:"stages"`         // sizes, in order; they sum up to Count
 	ObserveMS   int64       `json:"observe_ms"`     // waited at the end of each stage, milliseconds
 	RateMilli   int64       `json:"rate_milli"`     // sends in a second, in thousandths
@@ -170,6 +170,7 @@ type Frozen struct {
 	RecordRevision int64  `json:"record_revision"` // 0 where there is no record
 	RecordDigest   string `json:"record_digest"`   // differs from InputDigest for a migrated child alone
 	Qualifier      string `json:"qualifier"`       // version of the function that it goes to
+	EvidenceID     string `json:"evidence_id"`     // of the repair that it goes by, "" where none is needed
 }
 
 // Leaf is the bytes that the items' root covers.

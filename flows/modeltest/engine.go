@@ -55,10 +55,29 @@ func isChat(path string) bool {
 	return path == "/v1/chat/completions" || path == "/compatible-mode/v1/chat/completions"
 }
 
+// modelOf reads what a look-up asks for: one model, or the list of all.
+func modelOf(path string) (name string, ok bool) {
+	for _, base := range []string{"/v1/models", "/compatible-mode/v1/models"} {
+		if path == base {
+			return "", true
+		}
+		if name, ok := strings.CutPrefix(path, base+"/"); ok && name != "" {
+			return name, true
+		}
+	}
+	return "", false
+}
+
 // Name implements cloudtest.Engine.
 func (e *engine) Name(r *http.Request, _ []byte) (op, target string) {
 	if r.Method == http.MethodPost && isChat(r.URL.Path) {
 		return "ChatCompletion", r.Header.Get("X-Request-Id")
+	}
+	if name, ok := modelOf(r.URL.Path); ok && r.Method == http.MethodGet {
+		if name == "" {
+			return "ListModels", ""
+		}
+		return "GetModel", name
 	}
 	return "Unknown", r.URL.Path
 }
@@ -70,6 +89,10 @@ func (e *engine) Fail(w http.ResponseWriter, status int, code string) {
 
 // ServeHTTP implements cloudtest.Engine.
 func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if name, ok := modelOf(r.URL.Path); ok && r.Method == http.MethodGet {
+		e.lookUp(w, r, name)
+		return
+	}
 	if !isChat(r.URL.Path) {
 		writeError(w, http.StatusNotFound, "not_found", "no such path: "+r.URL.Path, "req-none")
 		return
@@ -89,6 +112,38 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status := &statusWriter{ResponseWriter: w}
 	e.answer(status, r, in, err, number)
 	e.leave(number, status.status)
+}
+
+// accepted reports whether a call carries a key that the server knows.
+func (e *engine) accepted(r *http.Request) bool {
+	key, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return bearer && key != "" && (e.opt.APIKey == "" || key == e.opt.APIKey)
+}
+
+// lookUp answers GET /models and GET /models/NAME. Every model is there but those
+// named missing-*; the list has those that Options names.
+func (e *engine) lookUp(w http.ResponseWriter, r *http.Request, name string) {
+	type entry struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		OwnedBy string `json:"owned_by"`
+	}
+	switch {
+	case !e.accepted(r):
+		writeError(w, http.StatusUnauthorized, "", "incorrect API key", "req-models")
+	case name == "":
+		all := []entry{}
+		for _, m := range e.opt.Models {
+			all = append(all, entry{m, "model", "modeltest"})
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": all})
+	case e.opt.NoModelLookUp:
+		writeError(w, http.StatusNotFound, "not_found", "no such path: "+r.URL.Path, "req-none")
+	case strings.HasPrefix(name, "missing-"):
+		writeError(w, http.StatusNotFound, "model_not_found", "the model "+name+" does not exist", "req-models")
+	default:
+		writeJSON(w, http.StatusOK, entry{name, "model", "modeltest"})
+	}
 }
 
 func (e *engine) arrive(r *http.Request, in chat) int {
@@ -119,10 +174,9 @@ func (e *engine) next(in chat, script []directive) directive {
 func (e *engine) answer(w http.ResponseWriter, r *http.Request, in chat, invalid error, number int) {
 	requestID := fmt.Sprintf("req-%06d", number)
 	w.Header().Set("X-Request-Id", requestID)
-	key, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	script, text, err := parseDirectives(in.content)
 	switch {
-	case !bearer || key == "" || (e.opt.APIKey != "" && key != e.opt.APIKey):
+	case !e.accepted(r):
 		writeError(w, http.StatusUnauthorized, "", "incorrect API key for: "+in.content, requestID)
 		return
 	case invalid != nil:

@@ -2,6 +2,9 @@
 // Alibaba Cloud Model Studio in its compatible mode. It answers chat
 // completions on the real wire format, so that the real client is under test.
 //
+// GET /models and GET /models/NAME are answered as well: a model is there unless
+// its name begins with missing-.
+//
 // Whoever writes the user message scripts the answer. A directive may stand
 // anywhere in it:
 //
@@ -42,12 +45,16 @@ import (
 type Options struct {
 	APIKey string           // accepted bearer key; empty: any non-empty one
 	Now    func() time.Time // default time.Now
+	Models []string         // what GET /models lists
+	// NoModelLookUp makes GET /models/NAME a path that is not there, as some
+	// services have it: the list is all that can be read.
+	NoModelLookUp bool
 }
 
 // Server is a running stand-in; all methods are safe for concurrent use.
 //
 // In Faults the operation is ChatCompletion and the target is the value of the
-// X-Request-Id header.
+// X-Request-Id header, or GetModel with the model's name, or ListModels.
 type Server struct {
 	Faults *cloudtest.Faults
 

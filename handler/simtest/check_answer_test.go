@@ -85,9 +85,23 @@ func (k *checker) hasLetter(e *event) bool {
 }
 
 func (k *checker) holdsRaw(l aliyun.Row, e *event) bool {
-	ref, _ := l["raw_ref"].(string)
-	versions := k.objects[ref]
-	return len(versions) > 0 && bytes.Equal(versions[len(versions)-1].Body, e.raw) && l["raw_sha256"] == idempotency.DigestBinary(e.raw)
+	body, ok := k.rawOf(l)
+	return ok && bytes.Equal(body, e.raw) && l["raw_sha256"] == idempotency.DigestBinary(e.raw)
+}
+
+// rawOf is the version of the raw bytes that a letter names.
+func (k *checker) rawOf(l aliyun.Row) (body []byte, ok bool) {
+	text, _ := l["raw_ref"].(string)
+	ref, err := idempotency.ParseRef(text)
+	if err != nil {
+		return nil, false
+	}
+	for _, o := range k.objects[ref.Object] {
+		if o.VersionID == ref.VersionID {
+			return o.Body, true
+		}
+	}
+	return nil, false
 }
 
 // hasAnswer reports whether a person has closed the question that the event asks.
@@ -95,6 +109,9 @@ func (k *checker) hasAnswer(e *event) bool {
 	l := k.now(letter.LetterTable, e.letterID)
 	if l == nil || !k.holdsRaw(l, e) {
 		return false
+	}
+	if k.discarded(e) {
+		return true
 	}
 	record, _ := k.record(e.key)
 	if slices.Contains(record.SupersededDigests, e.digest) {
@@ -106,9 +123,8 @@ func (k *checker) hasAnswer(e *event) bool {
 
 // lettered: a letter never names bytes that are not there.
 func (k *checker) lettered(id string, row aliyun.Row) {
-	ref, _ := row["raw_ref"].(string)
-	if len(k.objects[ref]) == 0 {
-		k.broken("I3", "letter %.8s names %s, which is not there", id, ref)
+	if _, ok := k.rawOf(row); !ok {
+		k.broken("I3", "letter %.8s names %s, which is not there", id, row["raw_ref"])
 	}
 	k.world.note("    letter %.8s is %v%v", id, row["error_code"], map[bool]string{false: ", closed"}[row["final_status"] == nil])
 }

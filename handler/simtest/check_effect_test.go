@@ -29,7 +29,7 @@ func (k *checker) effectRow(key string, beforeRow, row aliyun.Row) {
 		ok = e.Kind != idempotency.TargetOpaque && e.Attempt > before.Attempt
 	case "UNKNOWN>SETTLED", "UNKNOWN>REFUSED", ">REFUSED", "REFUSED>REFUSED":
 		// The last two are fences: another input is to hold.
-		ok = k.reviews()[e.Owner] != nil
+		ok = k.reviews()[e.Owner] != nil || (e.State == idempotency.EffectRefused && before.State != idempotency.EffectUnknown && k.migrates(e.TaskKey))
 	}
 	if !ok {
 		k.broken("I2", "effect %s of %.8s went from %s to %s by %s", e.Name, e.TaskKey, before.State, e.State, e.Owner)
@@ -37,6 +37,16 @@ func (k *checker) effectRow(key string, beforeRow, row aliyun.Row) {
 	if e.State == idempotency.EffectSent {
 		k.sending(e)
 	}
+}
+
+// migrates reports whether a plan lets another input of a task hold.
+func (k *checker) migrates(key string) bool {
+	for _, g := range k.world.granted {
+		if g.key == key && g.revision > 0 && g.record != g.input {
+			return true
+		}
+	}
+	return false
 }
 
 // sending: I2, a request ends before its lease does, and is made from an output

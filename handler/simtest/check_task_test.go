@@ -88,6 +88,7 @@ func (k *checker) transition(before, r idempotency.Record) {
 	person := k.reviews()[r.Owner] != nil && r.Attempt == before.Attempt
 	claim := r.Attempt == before.Attempt+1 && r.Owner != before.Owner
 	end := !own && r.Attempt == before.Attempt && r.Attempt >= before.AttemptBudget
+	opened := k.opens(before, r)
 	ok := false
 	switch before.Status + ">" + r.Status {
 	case ">RUNNING":
@@ -100,12 +101,16 @@ func (k *checker) transition(before, r idempotency.Record) {
 		ok = claim && lapsed
 	case "RUNNING>SUCCEEDED":
 		ok = own
+	case "FAILED_FINAL>RUNNING":
+		ok = claim && opened
 	case "RUNNING>FAILED_FINAL", "RUNNING>OUTCOME_UNKNOWN":
-		ok = own || (end && lapsed)
+		ok = own || (end && lapsed) || (lapsed && k.givenUp(before, r))
+	case "RECEIVED>FAILED_FINAL", "FAILED_FINAL>FAILED_FINAL":
+		ok = k.givenUp(before, r)
 	case "RUNNING>FAILED_RETRYABLE":
 		ok = own || (person && lapsed)
 	case "FAILED_RETRYABLE>FAILED_FINAL", "FAILED_RETRYABLE>OUTCOME_UNKNOWN":
-		ok = end
+		ok = end || k.givenUp(before, r)
 	case "OUTCOME_UNKNOWN>FAILED_RETRYABLE", "FAILED_FINAL>FAILED_RETRYABLE", "RECEIVED>FAILED_RETRYABLE", "FAILED_RETRYABLE>FAILED_RETRYABLE":
 		ok = person
 	}
@@ -115,7 +120,10 @@ func (k *checker) transition(before, r idempotency.Record) {
 		k.broken("I5", "%.8s went from %s of %s (attempt %d, lease until %s) to %s by %s (attempt %d) at %s", r.Key, before.Status, before.Owner, before.Attempt,
 			k.since(before.LeaseUntil), r.Status, r.Owner, r.Attempt, k.since(r.UpdatedAt))
 	}
-	if before.InputDigest != "" && before.InputDigest != r.InputDigest {
+	if r.Abandoned && (r.Status != idempotency.StatusFailedFinal || r.Attempt != before.Attempt) {
+		k.broken("I5", "%.8s was given up and is %s at attempt %d", r.Key, r.Status, r.Attempt)
+	}
+	if before.InputDigest != "" && before.InputDigest != r.InputDigest && (!opened || !slices.Contains(r.SupersededDigests, before.InputDigest)) {
 		review := k.reviews()[r.Owner]
 		if review["resolution"] != string(idempotency.ResolvedUseNew) || review["event_digest"] != r.InputDigest || !slices.Contains(r.SupersededDigests, before.InputDigest) {
 			k.broken("I6", "%.8s works on another input, and nobody said so", r.Key)
@@ -128,7 +136,8 @@ func (k *checker) bounds(before, r idempotency.Record) {
 	if r.Attempt > r.AttemptBudget {
 		k.broken("I4", "%.8s is at attempt %d of %d", r.Key, r.Attempt, r.AttemptBudget)
 	}
-	if r.AttemptBudget != before.AttemptBudget && before.Status != "" && k.reviews()[r.Owner] == nil {
+	if r.AttemptBudget != before.AttemptBudget && before.Status != "" && k.reviews()[r.Owner] == nil &&
+		(r.ReplayBatchID == before.ReplayBatchID || r.AttemptBudget != before.Attempt+2) {
 		k.broken("I4", "%.8s got a budget of %d, and nobody said so", r.Key, r.AttemptBudget)
 	}
 	if r.Status == idempotency.StatusRunning && r.LastAttemptAt.Before(before.NotBefore) {
@@ -169,7 +178,8 @@ func (k *checker) ends(r idempotency.Record) {
 			}
 		}
 		for _, l := range k.newest(letter.LetterTable) {
-			if l["idempotency_key"] == r.Key && l["input_digest"] == r.InputDigest && l["final_status"] == nil {
+			if l["idempotency_key"] == r.Key && l["input_digest"] == r.InputDigest &&
+				(l["final_status"] == nil || l["final_status"] == string(letter.FinalDiscarded)) {
 				return
 			}
 		}

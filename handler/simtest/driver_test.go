@@ -114,6 +114,9 @@ func (w *world) step() bool {
 		w.answer(open[w.rnd.IntN(len(open))])
 		return true
 	}
+	if !w.calm && w.chance(4) && w.desk() {
+		return true
+	}
 	if !w.calm && w.chance(1) {
 		w.faults["credentials rotated"]++
 		old := w.cred
@@ -207,6 +210,20 @@ func (w *world) dispatch(now time.Time, soonest func(time.Time)) bool {
 				if k := w.idle(); k != nil {
 					r.flying = true
 					w.invoke(&invocation{worker: k, resolve: r}, "resolve "+r.id[:8], handler.Delivery{})
+				}
+			})
+		}
+	}
+	for _, r := range w.errands {
+		switch {
+		case r.flying || r.done:
+		case r.due.After(now):
+			soonest(r.due)
+		default:
+			due = append(due, func() {
+				if k := w.idle(); k != nil {
+					r.flying = true
+					w.invoke(&invocation{worker: k, errand: r}, r.name, handler.Delivery{})
 				}
 			})
 		}

@@ -149,6 +149,8 @@ func (w *world) crash(c *call, stale bool) {
 	w.workers = slices.DeleteFunc(w.workers, func(o *worker) bool { return o == k })
 	if inv := k.running; inv != nil && inv.chain != nil {
 		w.land(inv.chain, false)
+	} else if inv != nil && inv.errand != nil {
+		inv.errand.died(w)
 	} else if inv != nil {
 		inv.resolve.flying = false
 		inv.resolve.due = time.Now().Add(time.Minute)

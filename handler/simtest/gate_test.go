@@ -107,7 +107,7 @@ func (w *world) leave(c *call) bool {
 
 var (
 	hexKey    = regexp.MustCompile(`[0-9a-f]{64}`)
-	tableName = regexp.MustCompile(`task_records|dead_letters|reviews`)
+	tableName = regexp.MustCompile(`task_records|dead_letters|reviews|replay_plans|replay_approvals`)
 )
 
 func describe(s service, req *http.Request, body []byte) (op, about string) {

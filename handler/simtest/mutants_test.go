@@ -71,6 +71,21 @@ var mutants = []mutant{
 		"		if e.State != EffectSettled {\n			return Record{}, fmt.Errorf(\"complete:",
 		"		if e.State == \"\" {\n			return Record{}, fmt.Errorf(\"complete:",
 	}}},
+	{"a replay of a record that has moved on", []string{"I4", "I5"}, []patch{{
+		"idempotency/replay.go",
+		"	case r.Revision != g.Revision:\n",
+		"	case r.Revision < g.Revision:\n",
+	}}},
+	{"a replay that nobody has approved", []string{"I5"}, []patch{{
+		"handler/replay.go",
+		"	if err := plan.CheckApproval(p, approval); err != nil {\n",
+		"	if err := plan.CheckApproval(p, approval); err != nil && approval != nil {\n",
+	}}},
+	{"giving up what may have happened", []string{"I2"}, []patch{{
+		"idempotency/replay.go",
+		"	case r.Status == StatusOutcomeUnknown || r.has(EffectSent) || r.has(EffectUnknown):\n",
+		"	case r.Status == StatusRunning && r.LeaseUntil.IsZero():\n",
+	}}},
 	{"no back-off", []string{"I4"}, []patch{{
 		"idempotency/transition.go",
 		"max(p.Backoff(r.Attempt), min(f.RetryAfter",

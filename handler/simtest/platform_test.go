@@ -43,6 +43,7 @@ type invocation struct {
 	worker  *worker
 	chain   *chain
 	resolve *resolve
+	errand  *errand
 	owner   int // tokens that its worker had given out before
 	frozen  bool
 
@@ -114,6 +115,10 @@ func (w *world) invoke(inv *invocation, name string, d handler.Delivery) {
 			var r handler.Result
 			r, inv.err = k.h.Resolve(ctx, handler.Envelope{Oncegate: handler.EnvelopeResolve, Review: inv.resolve.id}, d)
 			inv.results = []handler.Result{r}
+		case inv.errand != nil:
+			var r handler.Result
+			r, inv.err = k.h.Call(ctx, inv.errand.envelope, d)
+			inv.results = []handler.Result{r}
 		case inv.chain.batch:
 			var r handler.BatchResult
 			r, inv.err = k.h.HandleBatch(ctx, inv.chain.raw(), d)
@@ -145,6 +150,10 @@ func (w *world) reap() {
 		w.check.answered(inv)
 		if inv.resolve != nil {
 			inv.resolve.answered(w, inv)
+			continue
+		}
+		if inv.errand != nil {
+			inv.errand.answered(w, inv)
 			continue
 		}
 		w.land(inv.chain, inv.err == nil)

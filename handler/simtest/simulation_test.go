@@ -93,7 +93,12 @@ func (w *world) stir() bool {
 	}
 	for _, e := range w.events {
 		r, ok := w.check.record(e.key)
-		if ok && r.InputDigest == e.digest && replayed[r.Status] && w.check.hasLetter(e) {
+		if ok && r.Status == idempotency.StatusFailedFinal && w.check.hasLetter(e) && !w.revived[e.letterID] {
+			w.revived[e.letterID] = true
+			w.replay(e)
+			return true
+		}
+		if ok && r.InputDigest == e.digest && replayed[r.Status] && (w.check.hasLetter(e) || w.check.discarded(e)) {
 			// This is its letter's replay.
 			w.chains = append(w.chains, &chain{name: e.name + " replayed", events: []*event{e}, due: time.Now().Add(time.Hour)})
 			busy = true

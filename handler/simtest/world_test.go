@@ -16,6 +16,7 @@ import (
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/artifacts/osstest"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/flows/modeltest"
 	"github.com/oncegate/oncegate/flows/targettest"
@@ -65,6 +66,11 @@ type world struct {
 	chains   []*chain
 	events   []*event
 	resolves []*resolve
+	errands  []*errand
+	granted  map[string]granted // by approved plan
+	planned  int
+	desked   int
+	revived  map[string]bool // letters that were replayed when all was quiet
 	check    *checker
 
 	steps  int
@@ -99,6 +105,7 @@ func newWorld(seed uint64, r releases) (*world, error) {
 	w := &world{
 		rnd: rand.New(rand.NewPCG(seed, 0x6f6e6365)), releases: r, held: new(cloudtest.Credentials),
 		end: make(chan struct{}), wake: make(chan struct{}, 1), faults: map[string]int{}, outages: map[service]time.Time{},
+		granted: map[string]granted{}, revived: map[string]bool{},
 	}
 	w.style = drawStyle(w.rnd)
 	w.check = newChecker(w)
@@ -125,7 +132,7 @@ func newWorld(seed uint64, r releases) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable} {
+	for _, table := range []aliyun.Table{idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable, plan.PlanTable, plan.ApprovalTable} {
 		if err := w.admin.CreateTable(w.background, table); err != nil {
 			return nil, err
 		}
@@ -229,7 +236,7 @@ func (w *world) newWorker() *worker {
 	h, handlerErr := handler.New(handler.Options{
 		Flows: set, Processors: flows.Processors(tools), Effects: flows.Effects(tools),
 		Tasks: idempotency.NewTable(store, policy), Ledger: idempotency.NewLedger(store, policy), Reviews: idempotency.NewReviews(store),
-		Letters: letter.NewTable(store), Artifacts: objects, Environment: environment, KeySecret: []byte(keySecret), Policy: policy,
+		Letters: letter.NewTable(store), Artifacts: objects, Plans: plan.NewStore(store), Environment: environment, KeySecret: []byte(keySecret), Policy: policy,
 		ReserveMin: 2 * time.Second, ReserveMax: 10 * time.Second,
 		Now: now, Skew: skew.Value, Log: slog.New(slog.NewJSONHandler(w, nil)), CacheSize: 100, BatchConcurrency: 4,
 		NewOwner: func() string {

@@ -111,6 +111,7 @@ type Cloud struct {
 	OSSEndpoint string
 	Bucket      string
 	Encryption  string // server-side encryption that objects ask for; "" for the bucket's setting
+	SealKey     string // text of the public key that letters are sealed to; "" for none
 }
 
 // Cloud reads where the state lives.
@@ -122,6 +123,7 @@ func (e *Env) Cloud() Cloud {
 		OSSEndpoint: e.URL("ONCEGATE_OSS_ENDPOINT"),
 		Bucket:      e.Need("ONCEGATE_OSS_BUCKET"),
 		Encryption:  e.OneOf("ONCEGATE_OSS_ENCRYPTION", "AES256", "KMS", "bucket"),
+		SealKey:     e.Text("ONCEGATE_SEAL_KEY", ""),
 	}
 	if c.Encryption == "bucket" {
 		c.Encryption = ""

@@ -87,12 +87,12 @@ func TestCloudNamesAllThatIsMissingAtOnce(t *testing.T) {
 	}
 	values := map[string]string{
 		"ONCEGATE_ENVIRONMENT": "prod", "ONCEGATE_TABLESTORE_ENDPOINT": "https://i.ots", "ONCEGATE_TABLESTORE_INSTANCE": "i",
-		"ONCEGATE_OSS_ENDPOINT": "https://oss", "ONCEGATE_OSS_BUCKET": "b",
+		"ONCEGATE_OSS_ENDPOINT": "https://oss", "ONCEGATE_OSS_BUCKET": "b", "ONCEGATE_SEAL_KEY": " key ",
 	}
 	for set, want := range map[string]string{"": "AES256", "KMS": "KMS", "bucket": ""} {
 		values["ONCEGATE_OSS_ENCRYPTION"] = set
 		e := NewEnv(func(name string) string { return values[name] })
-		if diff := cmp.Diff(Cloud{"prod", "https://i.ots", "i", "https://oss", "b", want}, e.Cloud()); diff != "" || e.Err() != nil {
+		if diff := cmp.Diff(Cloud{"prod", "https://i.ots", "i", "https://oss", "b", want, "key"}, e.Cloud()); diff != "" || e.Err() != nil {
 			t.Errorf("%v\n%s", e.Err(), diff)
 		}
 	}

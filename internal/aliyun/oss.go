@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/aliyun/aliyun-oss-go-sdk/oss"
@@ -176,4 +177,22 @@ func (b *Bucket) Create(ctx context.Context) (created bool, err error) {
 		return client.SetBucketVersioning(b.name, oss.VersioningConfig{Status: "Enabled"}, oss.WithContext(ctx))
 	})
 	return created, err
+}
+
+// regionOf reads the region from a public or internal endpoint of the service.
+var regionOf = regexp.MustCompile(`//(oss-[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com`)
+
+// Location is the region that the bucket is in. elsewhere is true where the
+// endpoint names another one; an endpoint that names none is not compared.
+func (b *Bucket) Location(ctx context.Context) (location string, elsewhere bool, err error) {
+	err = b.call(ctx, "GetBucketInfo", func(c *oss.Client, _ *oss.Bucket) error {
+		info, err := c.GetBucketInfo(b.name, oss.WithContext(ctx))
+		location = safeToken(info.BucketInfo.Location)
+		return err
+	})
+	if err != nil {
+		return "", false, err
+	}
+	m := regionOf.FindStringSubmatch(b.endpoint)
+	return location, m != nil && m[1] != location, nil
 }

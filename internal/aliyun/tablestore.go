@@ -143,6 +143,10 @@ type Page struct {
 // to a key (exclusive, "" for the last), limit rows at most a page. columns
 // narrows what is read; empty reads all.
 func (t *Tablestore) Scan(ctx context.Context, table Table, from, to string, limit int, columns []string) (Page, error) {
+	return t.scan(ctx, table, from, to, limit, columns, nil)
+}
+
+func (t *Tablestore) scan(ctx context.Context, table Table, from, to string, limit int, columns []string, filter tablestore.ColumnFilter) (Page, error) {
 	start, end := new(tablestore.PrimaryKey), new(tablestore.PrimaryKey)
 	if from == "" {
 		start.AddPrimaryKeyColumnWithMinValue(table.Key)
@@ -158,7 +162,7 @@ func (t *Tablestore) Scan(ctx context.Context, table Table, from, to string, lim
 	err := t.call(ctx, "GetRange", func(c *tablestore.TableStoreClient) error {
 		resp, err := c.GetRange(&tablestore.GetRangeRequest{RangeRowQueryCriteria: &tablestore.RangeRowQueryCriteria{
 			TableName: table.Name, StartPrimaryKey: start, EndPrimaryKey: end, Direction: tablestore.FORWARD,
-			MaxVersion: 1, Limit: int32(limit), ColumnsToGet: columns,
+			MaxVersion: 1, Limit: int32(limit), ColumnsToGet: columns, Filter: filter,
 		}})
 		if err != nil {
 			return err

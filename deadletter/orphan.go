@@ -1,0 +1,58 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/idempotency"
+)
+
+// Orphans are those of letters that have ended whose task now has no letter left
+// that could bring it back: the function is to be asked to abandon it. A task that
+// has succeeded, works on another input or was abandoned already needs nothing.
+func (d *Desk) Orphans(ctx context.Context, ended []letter.Letter) ([]letter.Letter, error) {
+	waiting := map[string]letter.Letter{}
+	for _, l := range ended {
+		if l.Key == "" || (l.FinalStatus != letter.FinalDiscarded && l.FinalStatus != letter.FinalExpired) {
+			continue
+		}
+		rec, ok, err := d.Tasks.Get(ctx, l.Key)
+		if err != nil {
+			return nil, fmt.Errorf("find orphans: %w", err)
+		}
+		if ok && rec.InputDigest == l.InputDigest && rec.Status != idempotency.StatusSucceeded && !rec.Abandoned {
+			waiting[l.Key] = l
+		}
+	}
+	for from, more := "", len(waiting) > 0; more; more = from != "" && len(waiting) > 0 {
+		page, next, err := d.Letters.List(ctx, from, 500)
+		if err != nil {
+			return nil, fmt.Errorf("find orphans: %w", err)
+		}
+		for _, l := range page {
+			if l.Open() {
+				delete(waiting, l.Key)
+			}
+		}
+		from = next
+	}
+	orphans := make([]letter.Letter, 0, len(waiting))
+	for _, l := range ended {
+		if last, ok := waiting[l.Key]; ok && last.ID == l.ID {
+			orphans = append(orphans, l)
+		}
+	}
+	return orphans, nil
+}
+
+// Keep says that a person wants an open letter to stay: its expiry starts anew.
+func (d *Desk) Keep(ctx context.Context, id string) error {
+	return d.Letters.Amend(ctx, id, func(l letter.Letter) (letter.Letter, error) {
+		if !l.Open() {
+			return l, errClosed
+		}
+		l.ExpiresAt = milli(d.Now().Add(d.Retention))
+		return l, nil
+	})
+}
