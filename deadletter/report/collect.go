@@ -21,7 +21,11 @@ const (
 	minSample    = 3     // where there are very many groups
 	sampleBudget = 50000 // letters of all groups
 	maxExpiring  = 10
+	maxRules     = 20
 )
+
+// storedRule begins the rule of a decision that was not made anew; a time follows.
+const storedRule = "as decided at "
 
 // collector sees each letter once.
 type collector struct {
@@ -79,11 +83,21 @@ func (c *collector) add(j deadletter.Judgement) {
 		g.ended[ended]++
 	case l.Open() && decided >= 0 && j.Rule != "":
 		g.open[decided]++
-		g.rules[j.Rule]++
+		rule := j.Rule
+		if strings.HasPrefix(rule, storedRule) {
+			c.letters.Stored++
+			rule = "as decided earlier"
+		} else if _, known := g.rules[rule]; !known && len(g.rules) >= maxRules {
+			rule = "other rules"
+		}
+		g.rules[rule]++
 	default:
 		g.unexplained++
 	}
 	record := "none"
+	if j.Rule == "" || strings.HasPrefix(j.Rule, storedRule) {
+		record = "not read"
+	}
 	if j.Record != nil {
 		record = visible(string(j.Record.Status), cutName)
 	}

@@ -44,7 +44,8 @@ func (w *writer) group(ctx context.Context, src Source, r *Report, g *group) (*G
 		v.Evidence = v.Evidence[shown-maxEvidence:]
 	}
 	for i := range v.Sample {
-		if e := &v.Sample[i]; e.Open() && w.Gates != nil {
+		if e := &v.Sample[i]; e.Open() && w.Gates != nil && w.asked < maxAsked {
+			w.asked++
 			gates, err := w.Gates(ctx, e.LetterID)
 			if err != nil {
 				return nil, fmt.Errorf("ask gates: %w", err)
@@ -58,6 +59,10 @@ func (w *writer) group(ctx context.Context, src Source, r *Report, g *group) (*G
 	data := groupPage{Group: v, Next: nextStep(v, g.verified), EvidenceTotal: int64(g.evidence), Gated: w.Gates != nil}
 	return v, w.render(v.Page, "group", v.Fingerprint+" · "+v.Code, "groups", data)
 }
+
+// maxAsked bounds for how many letters of a report gates are asked, those that
+// expire soonest first: each takes a number of calls.
+const maxAsked = 500
 
 // maxEvidence is how many of the latest probe runs a group's page shows.
 const maxEvidence = 50

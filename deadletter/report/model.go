@@ -38,6 +38,7 @@ type Letters struct {
 	Unreadable  int64                         `json:"unreadable"`  // among all of these: no event could be read from the bytes
 	Overdue     int64                         `json:"overdue"`     // open though their time is over
 	ExpiringDay int64                         `json:"expiring_24h"`
+	Stored      int64                         `json:"stored_decisions"` // of the open ones: decided earlier, and not anew for this report
 	Balanced    bool                          `json:"balanced"`
 }
 
@@ -54,7 +55,7 @@ type Group struct {
 	EndedSum    int64                         `json:"ended_sum"`
 	Unexplained int64                         `json:"unexplained"`
 	Rules       map[string]int64              `json:"rules"`   // of the open ones
-	Records     map[string]int64              `json:"records"` // business records by status; "none" where there is none
+	Records     map[string]int64              `json:"records"` // business records by status; "none" where there is none, "not read" where nobody looked
 	MaxGen      int64                         `json:"max_generation"`
 	FirstFailed time.Time                     `json:"first_failed_at"`
 	LastFailed  time.Time                     `json:"last_failed_at"`

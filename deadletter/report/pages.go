@@ -33,6 +33,7 @@ type writer struct {
 	// kept while groups are written
 	byGroup map[string][]string // plans of a fingerprint
 	repairs *pager[Evidence]
+	asked   int
 }
 
 func newWriter(o Options) (*writer, error) {

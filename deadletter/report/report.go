@@ -50,7 +50,8 @@ type GateRow struct {
 type Options struct {
 	// Out opens a file of the report by a name with slashes.
 	Out func(name string) (io.WriteCloser, error)
-	// Gates asks all gates about a sampled open letter; nil shows no gate tables.
+	// Gates asks all gates about a sampled open letter, for some hundred letters at
+	// most; nil shows no gate tables.
 	Gates       func(ctx context.Context, letterID string) ([]GateRow, error)
 	Progress    func(step string, done int64) // nil for none
 	Now         time.Time

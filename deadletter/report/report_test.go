@@ -74,6 +74,24 @@ func TestALetterWithNeitherEndNorRuleIsUnexplained(t *testing.T) {
 	}
 }
 
+func TestStoredDecisionsAreCountedAndTheirTimesMakeNoRules(t *testing.T) {
+	g := generated{letters: 300, groups: 3, change: func(i int, j *deadletter.Judgement) {
+		j.Rule = fmt.Sprintf("as decided at %d", i)
+		if i%2 == 0 {
+			j.Rule = fmt.Sprintf("rule %d", i)
+		}
+	}}
+	f, r := write(t, g, nil)
+	if r.Letters.Stored != 120 {
+		t.Errorf("got %+v", r.Letters)
+	}
+	for name, g := range jsonOf(t, f)["groups"].(map[string]any) {
+		if rules := g.(map[string]any)["rules"].(map[string]any); len(rules) > maxRules+2 || rules["as decided earlier"] == nil {
+			t.Errorf("%s: %v", name, rules)
+		}
+	}
+}
+
 func TestABatchThatDoesNotBalanceIsFlagged(t *testing.T) {
 	w := newWorld(t)
 	w.plan("rp-1", plan.StateDone, letter.CodeTimeout, "fc:worker", []plan.Outcome{plan.OutcomeSucceeded, plan.OutcomeSucceeded}, []int64{3}, func(p *plan.Plan) {

@@ -84,5 +84,5 @@ var chinese = map[string]string{
 	"What probes have shown": "探针结果", "groups that need a repair and have no good evidence": "个分组需要修复且无有效证据", "groups with evidence": "个分组有证据",
 	"What was done, newest first": "操作记录（最新在前）", "Action": "操作", "Actions": "操作统计", "Final": "最终状态", "rows": "行", "more follow": "后面还有", "Previous page": "上一页", "Next page": "下一页", "page": "第",
 	"no timeline: nothing has failed": "无时间分布：没有失败", "Payloads are in no report.": "报告中不含任何载荷内容。", "the same numbers as JSON": "同样数字的 JSON", "a summary to paste": "可粘贴的摘要",
-	"History": "历史", "Problem": "问题", "Frozen": "冻结", "Timeline": "时间线", "expired": "已过期", "ends": "结束", "back to": "返回", "letters": "封死信", "groups": "个分组",
+	"History": "历史", "Problem": "问题", "Frozen": "冻结", "Timeline": "时间线", "expired": "已过期", "ends": "结束", "back to": "返回", "letters": "封死信", "decided earlier, and not anew for this report": "沿用先前的决定，本次未重新判断", "groups": "个分组",
 }
