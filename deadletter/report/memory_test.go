@@ -80,7 +80,7 @@ func TestFiftyThousandLettersInTwoThousandGroupsStream(t *testing.T) {
 	if peak > limit {
 		t.Errorf("%d MB were in use", peak>>20)
 	}
-	if files["groups-4.html"] == 0 || files["groups-5.html"] != 0 || len(files) != 2000+4+6+2 {
+	if files["groups-4.html"] == 0 || files["groups-5.html"] != 0 || len(files) != 2000+4+5+2 {
 		t.Errorf("there are %d files", len(files))
 	}
 	if steps["letters"] != 50_000 || steps["groups"] != 2000 {

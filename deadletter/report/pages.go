@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -42,10 +43,26 @@ func newWriter(o Options) (*writer, error) {
 	if w.words, err = wordsOf(o.Lang); err != nil {
 		return nil, err
 	}
-	if w.pages, err = template.New("").Funcs(w.funcs()).ParseFS(templates, "templates/*.html"); err != nil {
-		return nil, fmt.Errorf("parse pages: %w", err)
+	w.pages = template.New("").Funcs(w.funcs())
+	for _, name := range []string{"layout", "overview", "group", "batch"} {
+		raw, err := templates.ReadFile("templates/" + name + ".html")
+		if err == nil {
+			_, err = w.pages.Parse(w.translate(string(raw)))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parse pages: %w", err)
+		}
 	}
 	return w, nil
+}
+
+var word = regexp.MustCompile(`\{\{t "([^"]+)"\}\}`)
+
+// translate puts the words of the language into a template once, and not for each row.
+func (w *writer) translate(page string) string {
+	return word.ReplaceAllStringFunc(page, func(call string) string {
+		return template.HTMLEscapeString(w.words.say(word.FindStringSubmatch(call)[1]))
+	})
 }
 
 func (w *writer) progress(step string, done int64) {

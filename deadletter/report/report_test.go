@@ -123,7 +123,7 @@ func TestSamplesShrinkAsGroupsBecomeManyWhateverTheOrder(t *testing.T) {
 	var seen [2][]byte
 	for i, backwards := range []bool{false, true} {
 		c := newCollector(asOf)
-		g := generated{letters: 100_000, groups: 5000, backwards: backwards}
+		g := generated{letters: 52_000, groups: 5000, backwards: backwards}
 		if err := g.Letters(t.Context(), func(j deadletter.Judgement) error { c.add(j); return nil }); err != nil {
 			t.Fatal(err)
 		}
