@@ -31,7 +31,7 @@ shown.`,
   oncegate dlq explain evt-1008`,
 	}
 	cmd.AddCommand(a.dlqIngestCommand(), a.dlqStatusCommand(), a.dlqGroupsCommand(), a.dlqEventsCommand(), a.dlqExplainCommand(),
-		a.dlqReclassifyCommand(), a.dlqResolveCommand(), a.dlqSweepCommand(),
+		a.dlqReportCommand(), a.dlqReclassifyCommand(), a.dlqResolveCommand(), a.dlqSweepCommand(),
 		a.dlqPlanCommand(), a.dlqShowCommand(), a.dlqApproveCommand(), a.dlqRejectCommand(), a.dlqReplayCommand(), a.dlqResumeCommand(),
 		a.dlqPauseCommand(), a.dlqStopCommand())
 	cmd.AddCommand(a.dlqRepairCommand())
