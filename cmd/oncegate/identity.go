@@ -78,12 +78,18 @@ func (a *app) changer(ctx context.Context, audit *deadletter.AuditLog, what stri
 }
 
 // localIdentity is the role that commands act as on the local cloud, with its
-// policy. It has a session of its own: maker and approver are two roles.
+// policy.
 func (a *app) localIdentity() (*cloudtest.Identity, error) {
 	role := ram.Role(cmp.Or(a.getenv(localIdentityVariable), string(ram.Operator)))
 	if !role.Known() {
 		return nil, refusedf("%s %q is no role; use one of %v", localIdentityVariable, string(role), ram.Roles)
 	}
+	a.who = role.RoleName() + "/local"
+	return identityOf(role)
+}
+
+// identityOf is a session of a role on the local cloud.
+func identityOf(role ram.Role) (*cloudtest.Identity, error) {
 	doc, err := ram.Document(role, localValues)
 	if err != nil {
 		return nil, err
@@ -92,9 +98,7 @@ func (a *app) localIdentity() (*cloudtest.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := cloudtest.AssumedRole(role.RoleName(), "local", policy)
-	a.who = role.RoleName() + "/local"
-	return id, nil
+	return cloudtest.AssumedRole(role.RoleName(), "local", policy), nil
 }
 
 // actOn gives the command's own clients of a local cloud the rights of its

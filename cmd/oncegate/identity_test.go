@@ -1,11 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +19,7 @@ import (
 	"github.com/oncegate/oncegate/idempotency/otstest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/scripts/ram"
 )
 
 func newApp(env map[string]string) *app {
@@ -180,6 +185,52 @@ func TestOnlyRolesThatMayInvokeReachALocalFunction(t *testing.T) {
 				t.Fatalf("%s: %v", role, err)
 			}
 			wantExit(t, denied, exitRefused, "missing right: fc:InvokeFunction on acs:fc:*:*:functions/oncegate-tasks/"+qualifier, "these roles have it: replayer, operator")
+		}
+	}
+}
+
+func TestUpHasAnIdentityOfEveryRole(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := exec.Command(exe, "local", "up", "--output", "json", "--function", functionBinary, "--state-dir", t.TempDir())
+	up.Env = append(os.Environ(), asCommand+"=1", localIdentityVariable+"=")
+	stdout, err := up.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = up.Process.Signal(syscall.SIGTERM)
+		_ = up.Wait()
+	}()
+	var at upReport
+	if err := json.NewDecoder(stdout).Decode(&at); err != nil {
+		t.Fatal(err)
+	}
+	as := func(k keyPair) *app {
+		env := cloudEnv(at.STS.Endpoint, cloudtest.Credential{AccessKeyID: k.AccessKeyID, AccessKeySecret: k.AccessKeySecret, SecurityToken: k.SecurityToken})
+		env["ONCEGATE_FC_ENDPOINT"], env["ONCEGATE_FUNCTION"] = at.FC.Endpoint, at.FC.Function
+		return newApp(env)
+	}
+	if who, err := as(at.Tablestore.keyPair).identity(t.Context()); err != nil || who.User() != "local" {
+		t.Errorf("got %+v, %v", who, err)
+	}
+	for _, role := range ram.Roles {
+		a := as(at.Roles[string(role)])
+		if who, err := a.identity(t.Context()); err != nil || who.Role() != role.RoleName() {
+			t.Errorf("%s: got %+v, %v", role, who, err)
+		}
+		client, function, err := a.cloudFunctions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Invoke(t.Context(), function, "live", []byte(`{"oncegate":"resolve","review":"x"}`))
+		if may := role == ram.Operator || role == ram.Replayer; may != (err == nil) {
+			t.Errorf("%s: %v", role, err)
 		}
 	}
 }

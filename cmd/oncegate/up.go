@@ -31,7 +31,15 @@ type upReport struct {
 	Model struct {
 		Endpoint string `json:"endpoint"`
 	} `json:"model"`
-	StateDir string `json:"state_dir"`
+	FC struct {
+		Endpoint string `json:"endpoint"`
+		Function string `json:"function"`
+	} `json:"fc"`
+	STS struct {
+		Endpoint string `json:"endpoint"`
+	} `json:"sts"`
+	Roles    map[string]keyPair `json:"roles"` // keys of every role of scripts/ram
+	StateDir string             `json:"state_dir"`
 }
 
 type keyPair struct {
@@ -53,8 +61,10 @@ Publish events over HTTP at the endpoint of EventBridge, as PutEvents does:
   Content-Type: application/cloudevents-batch+json
 
 A single event (application/cloudevents+json, or ce-* headers) is taken there as
-well. Calls to Tablestore and OSS must be signed with the printed credentials;
-PutEvents is not checked for a signature. SIGINT or SIGTERM stops everything.`,
+well. Calls to Tablestore, OSS, Function Compute and STS must be signed with the
+printed credentials, which are those of the role that ONCEGATE_LOCAL_IDENTITY names
+or of a user who may do everything; --output json has keys of every role. PutEvents
+is not checked for a signature. SIGINT or SIGTERM stops everything.`,
 		Example: `  oncegate local up
   oncegate local up --output json
   oncegate local up --output env > env.sh &    then: . ./env.sh`,
@@ -98,12 +108,27 @@ func (a *app) up(ctx context.Context, o stackOptions) error {
 		return fmt.Errorf("start local cloud: %w", err)
 	}
 	defer front.Close()
+	apis, err := s.openAPIs()
+	if err != nil {
+		return err
+	}
+	defer apis.Close()
 
 	dir, err := filepath.Abs(o.stateDir)
 	if err != nil {
 		return err
 	}
-	if err := a.printUp(s.report(front.URL, dir)); err != nil {
+	r := s.report(front.URL, dir)
+	keys, err := a.upKeys(s)
+	if err != nil {
+		return err
+	}
+	r.Tablestore.keyPair, r.OSS.keyPair = keys, keys
+	if r.Roles, err = s.roleKeys(); err != nil {
+		return err
+	}
+	r.FC.Endpoint, r.FC.Function, r.STS.Endpoint = apis.fc.Endpoint(), localFunctionName, apis.sts.Endpoint()
+	if err := a.printUp(r); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.err, "ready; interrupt to stop")
@@ -116,11 +141,9 @@ func (a *app) up(ctx context.Context, o stackOptions) error {
 }
 
 func (s *stack) report(eventbridge, stateDir string) upReport {
-	creds := issueTo(&s.creds, nil)
-	pair := keyPair{creds.AccessKeyID, creds.AccessKeySecret, creds.SecurityToken}
 	var r upReport
-	r.Tablestore.Endpoint, r.Tablestore.Instance, r.Tablestore.keyPair = s.ots.Endpoint(), localInstance, pair
-	r.OSS.Endpoint, r.OSS.Bucket, r.OSS.keyPair = s.oss.Endpoint(), localBucket, pair
+	r.Tablestore.Endpoint, r.Tablestore.Instance = s.ots.Endpoint(), localInstance
+	r.OSS.Endpoint, r.OSS.Bucket = s.oss.Endpoint(), localBucket
 	r.EventBridge.Endpoint, r.EventBridge.Bus = eventbridge, localEnvironment
 	r.Model.Endpoint = s.model.Endpoint()
 	r.StateDir = stateDir
@@ -136,6 +159,9 @@ func (a *app) printUp(r upReport) error {
 		{"ONCEGATE_OSS_BUCKET", r.OSS.Bucket},
 		{"ONCEGATE_MODEL_BASE_URL", r.Model.Endpoint},
 		{"ONCEGATE_EVENTBRIDGE_ENDPOINT", r.EventBridge.Endpoint},
+		{"ONCEGATE_FC_ENDPOINT", r.FC.Endpoint},
+		{"ONCEGATE_FUNCTION", r.FC.Function},
+		{"ONCEGATE_STS_ENDPOINT", r.STS.Endpoint},
 		{"ALIBABA_CLOUD_ACCESS_KEY_ID", r.Tablestore.AccessKeyID},
 		{"ALIBABA_CLOUD_ACCESS_KEY_SECRET", r.Tablestore.AccessKeySecret},
 		{"ALIBABA_CLOUD_SECURITY_TOKEN", r.Tablestore.SecurityToken},
