@@ -227,6 +227,9 @@ func TestNotedDecisionIsWhatACountGoesBy(t *testing.T) {
 	if stored, _, _ = w.desk.Letters.Get(t.Context(), first.ID); stored.Decision != "" || stored.JudgedCode != "" {
 		t.Errorf("a sighting left %q", stored.Decision)
 	}
+	if ok, err := w.desk.Note(t.Context(), Judgement{Letter: stored, Code: stored.Code, Target: stored.Target, Decision: ManualReview}); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
 	if err := w.desk.Reclassify(t.Context(), first.ID, letter.CodeTimeout, "amy", "r"); err != nil {
 		t.Fatal(err)
 	}

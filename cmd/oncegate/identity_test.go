@@ -248,7 +248,8 @@ func TestADeniedCallNamesTheMissingRight(t *testing.T) {
 		},
 		{
 			aliyun.Error{Service: "tablestore", Op: "DeleteRow", Resource: "task_records", Code: "OTSNoPermissionAccess"},
-			"ots:DeleteRow", "acs:ots:*:*:instance/*/table/task_records", nil,
+			"ots:DeleteRow", "acs:ots:*:*:instance/*/table/task_records",
+			[]string{"cleaner"},
 		},
 		{
 			aliyun.Error{Service: "oss", Op: "GetObject", Resource: "room/dead-letters/ab12/event.bin", Code: "AccessDenied"},

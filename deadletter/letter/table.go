@@ -158,6 +158,15 @@ func (t *Table) Amend(ctx context.Context, id string, change func(Letter) (Lette
 		if err != nil {
 			return err
 		}
+		old, err := stored.columns()
+		if err != nil {
+			return err
+		}
+		for name := range old {
+			if _, kept := row[name]; !kept {
+				row[name] = nil
+			}
+		}
 		if err = t.store.Update(ctx, LetterTable, id, row, stored.Revision); err == nil {
 			return nil
 		}

@@ -173,6 +173,10 @@ func operations() []operation {
 	})
 	add("read letter version", func(ctx context.Context, c *caller) error { _, err := c.bucket.Get(ctx, letterName, "v"); return err })
 	add("delete letter", func(_ context.Context, c *caller) error { return c.rawBucket.DeleteObject(letterName) })
+	add("drop letter version", func(ctx context.Context, c *caller) error { return c.bucket.DeleteVersion(ctx, letterName, "v") })
+	add("drop output version", func(ctx context.Context, c *caller) error {
+		return c.bucket.DeleteVersion(ctx, artifacts.OutputName(key, 1), "v")
+	})
 	add("list outputs", func(ctx context.Context, c *caller) error {
 		_, err := c.bucket.List(ctx, "tasks/"+key+"/attempt-", 10)
 		return err

@@ -27,11 +27,12 @@ const (
 	Replayer Role = "replayer" // makes plans and sends approved ones
 	Approver Role = "approver" // says yes or no to a plan
 	Deployer Role = "deployer" // makes tables, bucket and functions; sees no data
+	Cleaner  Role = "cleaner"  // removes what is over; writes nothing but the audit, reads no payload
 	Operator Role = "operator" // reviewer, repairer and replayer in one
 )
 
 // Roles are all of them.
-var Roles = []Role{Function, Intake, Reviewer, Repairer, Replayer, Approver, Deployer, Operator}
+var Roles = []Role{Function, Intake, Reviewer, Repairer, Replayer, Approver, Deployer, Cleaner, Operator}
 
 // Known reports whether there is a document for the role.
 func (r Role) Known() bool { return slices.Contains(Roles, r) }

@@ -27,7 +27,7 @@ func render(t *testing.T, role Role) []byte {
 var actions = strings.Fields(`
 	ots:GetRow ots:GetRange ots:PutRow ots:UpdateRow ots:DeleteRow ots:BatchWriteRow ots:*Row
 	ots:CreateTable ots:UpdateTable ots:DescribeTable ots:ListTable ots:InsertInstance ots:GetInstance
-	oss:GetObject oss:GetObjectVersion oss:PutObject oss:PutObjectTagging oss:DeleteObject oss:ListObjects oss:* oss:*Object*
+	oss:GetObject oss:GetObjectVersion oss:PutObject oss:PutObjectTagging oss:DeleteObject oss:DeleteObjectVersion oss:ListObjects oss:* oss:*Object*
 	oss:PutBucket oss:GetBucketInfo oss:ListBuckets oss:PutBucketVersioning oss:GetBucketVersioning
 	oss:PutBucketLifecycle oss:GetBucketLifecycle oss:PutBucketEncryption oss:GetBucketEncryption
 	fc:InvokeFunction fc:GetAlias fc:Create* fc:Get* fc:List* fc:Update* fc:Put* fc:Publish*

@@ -14,7 +14,7 @@ import (
 func httpClient(s *osstest.Server) *http.Client { return &http.Client{Transport: s.Transport()} }
 
 const (
-	readers = "reviewer repairer replayer approver operator "
+	readers = "reviewer repairer replayer approver operator cleaner "
 	nobody  = ""
 )
 
@@ -53,14 +53,14 @@ var may = map[string]string{
 	"insert dead_letter_audit": readers + "intake",
 	"update dead_letter_audit": nobody,
 
-	"delete task_records":      nobody,
-	"delete reviews":           nobody,
-	"delete dead_letters":      nobody,
-	"delete replay_plans":      nobody,
-	"delete replay_items":      nobody,
-	"delete replay_approvals":  nobody,
-	"delete repair_evidence":   nobody,
-	"delete dead_letter_audit": nobody,
+	"delete task_records":      "cleaner",
+	"delete reviews":           "cleaner",
+	"delete dead_letters":      "cleaner",
+	"delete replay_plans":      "cleaner",
+	"delete replay_items":      "cleaner",
+	"delete replay_approvals":  "cleaner",
+	"delete repair_evidence":   "cleaner",
+	"delete dead_letter_audit": "cleaner",
 	"get foreign":              nobody,
 	"scan foreign":             nobody,
 	"insert foreign":           nobody,
@@ -84,6 +84,8 @@ var may = map[string]string{
 	"read other bucket":   nobody,
 	"write other bucket":  nobody,
 	"delete letter":       nobody,
+	"drop letter version": "cleaner",
+	"drop output version": nobody,
 	"list outputs":        "function",
 	"list letters":        nobody,
 	"list all":            nobody,
@@ -142,7 +144,7 @@ var never = map[Role][]string{
 	Intake: {"write task_records", "write reviews", "write replay_plans", "write replay_items", "write replay_approvals", "write repair_evidence", "batch write"},
 	Reviewer: {
 		"write task_records", "write dead_letters", "write replay_plans", "write replay_items", "write replay_approvals", "write repair_evidence", "batch write",
-		"read letter", "read letter version", "write letter", "delete letter", "invoke alias", "invoke version", "invoke latest", "invoke other function",
+		"read letter", "read letter version", "write letter", "delete letter", "drop letter version", "invoke alias", "invoke version", "invoke latest", "invoke other function",
 	},
 	Repairer: {
 		"write task_records", "write reviews", "write replay_plans", "write replay_items", "write replay_approvals", "batch write",
@@ -155,13 +157,21 @@ var never = map[Role][]string{
 	Approver: {
 		"write task_records", "write reviews", "write dead_letters", "write replay_plans", "write replay_items", "write repair_evidence", "batch write",
 		"read output", "read approved", "read letter", "read letter version", "read content", "read elsewhere",
-		"write output", "write approved", "write letter", "write content", "write elsewhere", "delete letter",
+		"write output", "write approved", "write letter", "write content", "write elsewhere", "delete letter", "drop letter version", "drop output version",
 		"invoke alias", "invoke version", "invoke latest", "invoke other function",
 	},
 	Operator: {"write task_records", "write replay_approvals", "batch write"},
+	Cleaner: {
+		"insert task_records", "update task_records", "insert reviews", "update reviews", "insert dead_letters", "update dead_letters",
+		"insert replay_plans", "update replay_plans", "insert replay_items", "update replay_items", "insert replay_approvals", "update replay_approvals",
+		"insert repair_evidence", "update repair_evidence", "batch write",
+		"read output", "read approved", "read letter", "read letter version", "read content", "read elsewhere",
+		"write output", "write approved", "write letter", "write content", "write elsewhere",
+		"invoke alias", "invoke version", "invoke latest", "invoke other function",
+	},
 	Deployer: {
 		"batch write", "read output", "read approved", "read letter", "read letter version", "read content", "read elsewhere",
-		"write output", "write approved", "write letter", "write content", "write elsewhere", "delete letter",
+		"write output", "write approved", "write letter", "write content", "write elsewhere", "delete letter", "drop letter version", "drop output version",
 		"invoke alias", "invoke version", "invoke latest", "invoke other function",
 	},
 }
