@@ -52,6 +52,19 @@ func (s *Store) PutLetter(ctx context.Context, id string, raw []byte) (idempoten
 	return idempotency.Ref{Object: name, VersionID: version, SHA256: sum(raw)}, nil
 }
 
+// DropLetter removes the version of a letter's object that a reference names.
+// Former versions, and all of a bucket that keeps none, are left to the lifecycle
+// rules: dropped is false there.
+func (s *Store) DropLetter(ctx context.Context, id string, ref idempotency.Ref) (dropped bool, err error) {
+	if ref.Object != LetterName(id) || ref.VersionID == "" {
+		return false, nil
+	}
+	if err := s.bucket.DeleteVersion(ctx, ref.Object, ref.VersionID); err != nil {
+		return false, fmt.Errorf("drop letter %s: %w", id, err)
+	}
+	return true, nil
+}
+
 // ReadLetter returns the raw bytes that a letter's reference names, opened with
 // the key they are sealed to and checked against the reference's hash. Bytes that
 // were stored before sealing was turned on need no key. Errors wrap ErrSealed

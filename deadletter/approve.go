@@ -24,7 +24,7 @@ func (v *Approver) May(ctx context.Context, p plan.Plan, given plan.Approval) er
 	if err != nil {
 		return err
 	}
-	if stored != nil {
+	if stored = p.Given(stored); stored != nil {
 		return &RefusedError{Gate{Name: GateApproval, Reason: fmt.Sprintf("it was %s by %s already", stored.Verdict, stored.By)}}
 	}
 	refuse := func(err error) error {
@@ -40,7 +40,7 @@ func (v *Approver) May(ctx context.Context, p plan.Plan, given plan.Approval) er
 	if err := plan.CheckApproval(p, &given); err != nil {
 		return refuse(err)
 	}
-	err = unchanged(ctx, v.Evidence, p)
+	err = unchanged(ctx, v.Evidence, v.Plans, p)
 	if refused := new(RefusedError); errors.As(err, &refused) {
 		return refuse(errors.New(refused.Gate.Reason))
 	}
@@ -70,9 +70,22 @@ func (v *Approver) Decide(ctx context.Context, p plan.Plan, given plan.Approval)
 	}); err != nil {
 		return err
 	}
-	err := v.Plans.Decide(ctx, given)
-	if errors.Is(err, plan.ErrVerdict) {
-		return &RefusedError{Gate{Name: GateApproval, Reason: "somebody else has given a verdict meanwhile"}}
+	var err error
+	if given.By == p.MadeBy {
+		// The maker's own word stands in the plan's row: it has no right to the other table.
+		next := p
+		next.UpdatedAt = milli(given.At)
+		if given.Verdict == plan.VerdictRejected {
+			next.State, next.StoppedBy, next.StopReason = plan.StateRejected, given.By, given.Reason
+		} else {
+			next.SelfDigest, next.SelfAt, next.SelfReason = given.Digest, milli(given.At), given.Reason
+		}
+		_, err = v.Plans.Update(ctx, p, next)
+	} else {
+		err = v.Plans.Decide(ctx, given)
+	}
+	if errors.Is(err, plan.ErrVerdict) || errors.Is(err, plan.ErrChanged) {
+		return &RefusedError{Gate{Name: GateApproval, Reason: "somebody else has changed the plan or its verdict meanwhile: look at it again"}}
 	}
 	return err
 }

@@ -1,9 +1,6 @@
 package deadletter
 
 import (
-	"context"
-	"fmt"
-	"maps"
 	"runtime"
 	"runtime/metrics"
 	"strconv"
@@ -91,11 +88,12 @@ func newCrowd(tb testing.TB, c crowd) *Desk {
 // stand-in's data.
 type peak struct {
 	base, most uint64
+	heap       uint64 // all of it, garbage included
 	live       []metrics.Sample
 }
 
 func newPeak() *peak {
-	p := &peak{live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}}}
+	p := &peak{live: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}}
 	runtime.GC()
 	metrics.Read(p.live)
 	p.base = p.live[0].Value.Uint64()
@@ -104,6 +102,7 @@ func newPeak() *peak {
 
 func (p *peak) sample(int) {
 	metrics.Read(p.live)
+	p.heap = max(p.heap, p.live[1].Value.Uint64())
 	if now := p.live[0].Value.Uint64(); now > p.base {
 		p.most = max(p.most, now-p.base)
 	}
@@ -234,24 +233,4 @@ func TestNotedDecisionIsWhatACountGoesBy(t *testing.T) {
 	if stored, _, _ = w.desk.Letters.Get(t.Context(), first.ID); stored.Decision != "" {
 		t.Errorf("a new code left %q", stored.Decision)
 	}
-}
-
-// BenchmarkCount counts a million letters in 10,000 groups:
-//
-//	go test ./deadletter -run '^$' -bench Count -benchtime 1x
-func BenchmarkCount(b *testing.B) {
-	const letters = 1_000_000
-	d := newCrowd(b, crowd{letters: letters, groups: 10_000})
-	p := newPeak()
-	for b.Loop() {
-		c, err := d.Count(context.Background(), EachOptions{Progress: p.sample})
-		if err != nil || c.Basis.Letters != letters || len(c.Groups) != 10_000 {
-			b.Fatal(fmt.Sprint(c.Basis, len(c.Groups)), err)
-		}
-		if got := maps.Collect(maps.All(c.Closed)); got[letter.FinalDiscarded] != letters/10 {
-			b.Fatal(got)
-		}
-	}
-	b.ReportMetric(letters/(b.Elapsed().Seconds()/float64(b.N)), "letters/s")
-	b.ReportMetric(float64(p.megabytes()), "peak-MB")
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,11 +83,11 @@ func evidenceDigest(all []Evidence) string {
 }
 
 // unchanged refuses a plan whose group has other evidence now than when it was made.
-func unchanged(ctx context.Context, log *EvidenceLog, p plan.Plan) error {
+func unchanged(ctx context.Context, log *EvidenceLog, plans *plan.Store, p plan.Plan) error {
 	if p.Evidence == "" {
 		return nil
 	}
-	all, err := log.Of(ctx, p.Fingerprint)
+	all, err := Standing(ctx, log, plans, p.Fingerprint)
 	if err != nil {
 		return err
 	}
@@ -96,6 +97,66 @@ func unchanged(ctx context.Context, log *EvidenceLog, p plan.Plan) error {
 		}}
 	}
 	return nil
+}
+
+// Standing is all that speaks for or against the repair of a group, oldest first:
+// the evidence, and the events that failed again in a replay after it. Those stand
+// in the items of plans: who replays has no right to write evidence.
+func Standing(ctx context.Context, log *EvidenceLog, plans *plan.Store, fingerprint string) ([]Evidence, error) {
+	all, err := log.Of(ctx, fingerprint)
+	if err != nil || len(all) == 0 {
+		return all, err
+	}
+	shown, err := shownByReplays(ctx, plans, fingerprint, all[0].At)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, shown...)
+	slices.SortStableFunc(all, func(x, y Evidence) int { return x.At.Compare(y.At) })
+	return all, nil
+}
+
+// shownByReplays are the events of a group that failed again, in the same way, in a
+// replay that ended after a time.
+func shownByReplays(ctx context.Context, plans *plan.Store, fingerprint string, after time.Time) ([]Evidence, error) {
+	var all []Evidence
+	for from, more := "", true; more; more = from != "" {
+		page, next, err := plans.List(ctx, from, 500)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range page {
+			if p.Fingerprint != fingerprint || p.UpdatedAt.Before(after) || (p.State == plan.StatePlanned) {
+				continue
+			}
+			for at := int64(0); at >= 0; {
+				items, following, err := plans.Items(ctx, p.ID, at, 1000)
+				if err != nil {
+					return nil, err
+				}
+				for _, i := range items {
+					if e, ok := shownBy(i, p); ok && !i.EndedAt.Before(after) {
+						all = append(all, e)
+					}
+				}
+				at = following
+			}
+		}
+		from = next
+	}
+	return all, nil
+}
+
+// shownBy is what an item says against the repair of its plan's group; ok is false
+// where it says nothing.
+func shownBy(i plan.Item, p plan.Plan) (e Evidence, ok bool) {
+	if i.Outcome != plan.OutcomeFailed || i.NewFingerprint != p.Fingerprint {
+		return Evidence{}, false
+	}
+	return Evidence{
+		ID: EvidenceID(p.Fingerprint, i.EndedAt, ProbeReplay, i.PlanID, i.LetterID), Fingerprint: p.Fingerprint, Probe: ProbeReplay,
+		Result: "an event failed again after the repair", LetterIDs: []string{i.LetterID}, At: i.EndedAt, By: i.Sender, Environment: p.Environment,
+	}, true
 }
 
 // Of returns the evidence about a group, oldest first.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/oncegate/oncegate/deadletter/plan"
+	"github.com/oncegate/oncegate/internal/aliyun"
 )
 
 // maxLooked bounds how many items of a plan a look for one letter reads.
@@ -25,10 +26,13 @@ func (p *Planner) Explain(ctx context.Context, j Judgement) (Explained, error) {
 		return Explained{}, fmt.Errorf("explain: %w", err)
 	}
 	current, err := p.Current(ctx)
+	if aliyun.KindOf(err) == aliyun.KindDenied {
+		current, err = "", nil // the version gate says that nobody knows
+	}
 	if err != nil {
 		return Explained{}, fmt.Errorf("explain: read the function's version: %w", err)
 	}
-	evidence, err := p.Evidence.Of(ctx, j.Fingerprint)
+	evidence, err := Standing(ctx, p.Evidence, p.Plans, j.Fingerprint)
 	if err != nil {
 		return Explained{}, fmt.Errorf("explain: %w", err)
 	}

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
@@ -55,4 +56,22 @@ func (d *Desk) Keep(ctx context.Context, id string) error {
 		l.ExpiresAt = milli(d.Now().Add(d.Retention))
 		return l, nil
 	})
+}
+
+// MayDiscard says why a letter may not be discarded now, "" where it may: a task
+// that runs, or whose side effect may have happened, must first say how it ended.
+func MayDiscard(j Judgement, now time.Time) string {
+	rec := j.Record
+	if rec == nil || rec.InputDigest != j.Letter.InputDigest || rec.Status == idempotency.StatusSucceeded {
+		return ""
+	}
+	if rec.Status == idempotency.StatusRunning && (rec.LeaseUntil.IsZero() || !now.After(rec.LeaseUntil)) {
+		return "a run holds its task until " + rec.LeaseUntil.UTC().Format(time.RFC3339) + ": see how it ends first"
+	}
+	for _, e := range rec.Effects {
+		if e.State == idempotency.EffectSent || e.State == idempotency.EffectUnknown {
+			return "effect " + e.Name + " may have happened: answer its review first (oncegate review list), or deliver the event again"
+		}
+	}
+	return ""
 }

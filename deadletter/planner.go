@@ -83,7 +83,7 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 	if err != nil {
 		return Draft{}, fmt.Errorf("make plan: read the function's version: %w", err)
 	}
-	evidence, err := p.Evidence.Of(ctx, r.Fingerprint)
+	evidence, err := Standing(ctx, p.Evidence, p.Plans, r.Fingerprint)
 	if err != nil {
 		return Draft{}, fmt.Errorf("make plan: %w", err)
 	}

@@ -32,6 +32,7 @@ type Invoker interface {
 type CallError struct {
 	Reason     string // fixed text
 	Throttled  bool
+	Denied     bool          // this identity may not call the function: no call will do
 	RetryAfter time.Duration // of a throttled call, 0 where nobody said
 }
 
@@ -110,6 +111,7 @@ type run struct {
 	hold    time.Time // nothing is sent before
 	strikes int       // throttled calls in a row
 	news    map[string]int64
+	shown   []Evidence  // events of the group that failed again
 	counts  plan.Counts // of the whole plan
 	stage   plan.Counts // of the stage that runs
 }
@@ -168,7 +170,7 @@ func (w *run) admit(ctx context.Context, p plan.Plan) error {
 		w.note(ctx, p, ActionRefused, "approval", err.Error())
 		return &RefusedError{Gate{Name: GateApproval, Reason: err.Error()}}
 	}
-	if err := unchanged(ctx, w.Evidence, p); err != nil {
+	if err := unchanged(ctx, w.Evidence, w.Plans, p); err != nil {
 		if refused := new(RefusedError); errors.As(err, &refused) {
 			w.note(ctx, p, ActionRefused, string(refused.Gate.Name), refused.Gate.Reason)
 		}
@@ -185,6 +187,9 @@ func (w *run) admit(ctx context.Context, p plan.Plan) error {
 				return fmt.Errorf("%w: %w", ErrTampered, err)
 			}
 			w.counts = tally(w.counts, i.Outcome, 1)
+			if e, ok := shownBy(i, p); ok {
+				w.shown = append(w.shown, e)
+			}
 			if i.NewFingerprint != "" && i.NewFingerprint != p.Fingerprint {
 				w.news[i.NewFingerprint]++
 			}

@@ -85,6 +85,9 @@ func (w *run) ask(ctx context.Context, i plan.Item) (Judgement, plan.Outcome, st
 		if err != nil {
 			return j, "", "", err
 		}
+		w.mu.Lock()
+		all = append(all, w.shown...)
+		w.mu.Unlock()
 		facts.Evidence, facts.EvidenceWhy = EvidenceFor(j.Code, all, j.Letter, lastFailure(j))
 	}
 	ok, first := Passes(Gates(facts))
@@ -165,7 +168,7 @@ func (w *run) send(ctx context.Context, i plan.Item, j Judgement) (again *plan.I
 		w.mu.Unlock()
 		return nil, w.findOut(ctx, sent, j, before, answer, callErr)
 	}
-	if !refused.Throttled {
+	if !refused.Throttled && !refused.Denied {
 		return nil, w.end(ctx, sent, j, result{outcome: plan.OutcomeRefused, reason: "version: " + refused.Reason})
 	}
 	// The platform did not run it: the item waits again.
@@ -174,6 +177,14 @@ func (w *run) send(ctx context.Context, i plan.Item, j Judgement) (again *plan.I
 	unsent, err := w.Plans.UpdateItem(ctx, sent, back)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
+	}
+	if refused.Denied {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.stop == nil {
+			w.stop = &stop{plan.StatePaused, "gate " + string(GatePermission), refused.Reason}
+		}
+		return nil, nil
 	}
 	w.throttled(refused.RetryAfter)
 	return &unsent, nil
@@ -363,8 +374,8 @@ func (w *run) twice(ctx context.Context, before map[string]idempotency.Effect, r
 	return "", nil
 }
 
-// end writes how an item ended: the letter first, then the audit row, what it says
-// against the repair, then the item, so that a crash in between only repeats them.
+// end writes how an item ended: the letter first, then the audit row, then the
+// item, so that a crash in between only repeats them.
 func (w *run) end(ctx context.Context, i plan.Item, j Judgement, r result) error {
 	now := milli(w.Now())
 	fingerprint := ""
@@ -386,21 +397,12 @@ func (w *run) end(ctx context.Context, i plan.Item, j Judgement, r result) error
 	}); err != nil {
 		return err
 	}
-	if fingerprint == h.Fingerprint && i.EvidenceID != "" {
-		// The cause is not repaired after all: what is left needs new evidence.
-		if err := w.Evidence.Add(ctx, Evidence{
-			ID: EvidenceID(fingerprint, now, ProbeReplay, i.PlanID, i.LetterID), Fingerprint: fingerprint, Probe: ProbeReplay, Result: "an event failed again after the repair",
-			LetterIDs: []string{i.LetterID}, At: now, By: w.By, Environment: w.Desk.Environment,
-		}); err != nil {
-			return err
-		}
-	}
 	next := i
 	next.Outcome, next.Reason, next.EndedAt, next.NewFingerprint, next.NewCode = r.outcome, r.reason, now, fingerprint, r.code
 	if _, err := w.Plans.UpdateItem(ctx, i, next); err != nil && !errors.Is(err, plan.ErrChanged) {
 		return fmt.Errorf("replay: %w", err)
 	}
-	w.count(r, fingerprint)
+	w.count(next, r, fingerprint)
 	w.tell("")
 	return nil
 }
@@ -442,9 +444,12 @@ func (w *run) endLetter(ctx context.Context, i plan.Item, r result, now time.Tim
 }
 
 // count adds an ended item to the sums, and stops the run where a condition says so.
-func (w *run) count(r result, fingerprint string) {
+func (w *run) count(i plan.Item, r result, fingerprint string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if e, ok := shownBy(i, w.plan); ok {
+		w.shown = append(w.shown, e)
+	}
 	w.counts, w.stage = moved(w.counts, r.outcome), moved(w.stage, r.outcome)
 	fresh := fingerprint != "" && fingerprint != w.plan.Fingerprint
 	if fresh {

@@ -167,7 +167,7 @@ func TestS42APlannerAndAnApproverThatDieLeaveNothingHalf(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if a == nil {
+				if p.Given(a) == nil {
 					w.approve(p, "amy")
 				}
 				if p, err = w.run(p); err != nil || p.Counts.Succeeded != 3 {
@@ -651,5 +651,35 @@ func TestS44AParentWhoseMigrationHasBegunIsNotPlannedNorSent(t *testing.T) {
 	p, err = w.run(p)
 	if err != nil || p.Counts.Refused != 1 || len(w.function.calls) != 0 {
 		t.Fatal(err, p.Counts, w.function.calls)
+	}
+}
+
+func TestAFailureAfterTheRepairVoidsTheEvidenceForTheWholeGroup(t *testing.T) {
+	w := newReplayWorld(t)
+	w.rules.MaxErrors = 100
+	ctx := t.Context()
+	for _, id := range []string{"e1", "e2", "e3"} {
+		w.letterOf(id, "ACCESS_DENIED")
+	}
+	fp := letter.Fingerprint(letter.CodeAccessDenied, "fc:worker")
+	w.now = w.now.Add(time.Second)
+	if err := NewEvidenceLog(w.store).Add(ctx, Evidence{ID: EvidenceID(fp, w.now), Fingerprint: fp, Probe: ProbeAccess, Environment: "prod", OK: true, Result: "r", At: w.now, By: "rita"}); err != nil {
+		t.Fatal(err)
+	}
+	w.now = w.now.Add(time.Second)
+	p := w.make(fp)
+	w.approve(p, "bob")
+	w.function.script[w.order(p)[0]] = "is refused by the worker"
+	p, err := w.run(p)
+	if err != nil || p.Counts.Failed != 1 || p.Counts.Refused != 2 || len(w.function.calls) != 1 {
+		t.Fatal(err, p.Counts, w.function.calls)
+	}
+	if i := w.outcomes(p)[w.order(p)[1]]; !strings.Contains(i.Reason, WhyReplayed) {
+		t.Errorf("refused because: %s", i.Reason)
+	}
+	w.now = w.now.Add(time.Hour)
+	d, err := w.planner(w.store).Make(ctx, Request{Fingerprint: fp, Reason: "r", By: "amy"})
+	if !errors.Is(err, ErrNothingToPlan) || len(d.Excluded) != 1 || d.Excluded[0].Reason != WhyReplayed {
+		t.Fatalf("planned again on the old evidence: %v %+v", err, d.Excluded)
 	}
 }

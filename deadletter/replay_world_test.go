@@ -124,6 +124,11 @@ func (f *function) Invoke(ctx context.Context, qualifier string, e plan.Envelope
 	if code, ok := fails[what]; ok {
 		end = failed(code)
 	}
+	if what == "is refused by the worker" {
+		end = func(p idempotency.Policy, r idempotency.Record) (idempotency.Record, error) {
+			return p.Fail(r, r.Owner, r.UpdatedAt, idempotency.Failure{Code: idempotency.CodePermissionDenied, Target: "fc:worker"})
+		}
+	}
 	done, err := end(idempotency.DefaultPolicy(), running)
 	if err == nil {
 		_, err = tasks.Settle(ctx, running, done)

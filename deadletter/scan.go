@@ -31,7 +31,10 @@ type EachOptions struct {
 	Prefix      string // digits that the letter's id begins with
 	// Fresh reads the record of every letter, ended ones included, however many
 	// there are.
-	Fresh    bool
+	Fresh bool
+	// Anew reads the record of every letter that the rest lets through, for those who
+	// act on what they see.
+	Anew     bool
 	Progress func(letters int) // after each batch; may be nil
 
 	brief bool // the columns alone that counts go by
@@ -53,9 +56,9 @@ type Basis struct {
 // A group is found by the letters' records while they are read, and by the stored
 // fingerprint beyond MaxFresh; `sweep` brings that up to date.
 func (d *Desk) Each(ctx context.Context, o EachOptions, fn func(Judgement) error) (Basis, error) {
-	w := walk{desk: d, o: o, fn: fn, fresh: o.Fresh}
+	w := walk{desk: d, o: o, fn: fn, fresh: o.Fresh || o.Anew}
 	r := letter.Range{Open: o.Open, Closed: o.Closed, EventID: o.EventID, Prefix: o.Prefix}
-	if !w.fresh {
+	if !o.Fresh && (!o.Anew || o.Fingerprint != "") {
 		few, err := d.few(ctx, r)
 		if err != nil {
 			return Basis{}, err

@@ -5,7 +5,7 @@
 //
 // The invariant: a delivery is acknowledged only when its business has
 // SUCCEEDED, when an open dead letter holds its raw bytes, or when a person has
-// answered the question it asks. Whatever cannot be stored makes the delivery
+// answered the question it asks or has given its business up. Whatever cannot be stored makes the delivery
 // fail. Letters and reviews are written before the record that they explain, so
 // a crash in between only repeats them.
 package handler

@@ -58,6 +58,9 @@ func TestAnApprovedReplayRunsOnceFromEveryStateThatALetterStandsFor(t *testing.T
 				if r.ReplayBatchID != e.Batch || r.AttemptBudget != c.budget || r.Abandoned || r.ConsumerVersion != "7" || o.Key != l.Key {
 					t.Errorf("record %+v", r)
 				}
+				if !strings.Contains(w.logs.String(), `"replay_batch_id":"`+e.Batch+`"`) {
+					t.Error("no transition in the log names the plan")
+				}
 				w.unchanged(func() outcome { return w.call(w.instance(), e) }, handler.DecisionDuplicate, "")
 				w.unchanged(func() outcome { return w.deliver(w.instance(), raw) }, handler.DecisionDuplicate, "")
 				if w.work.runs() != 1 {

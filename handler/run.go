@@ -302,5 +302,6 @@ func (d *delivery) transition(ctx context.Context, r idempotency.Record) {
 	d.o.Log.LogAttrs(ctx, slog.LevelInfo, "transition",
 		slog.String("idempotency_key", r.Key), slog.String("status", string(r.Status)), slog.Int64("revision", r.Revision),
 		slog.Int64("attempt", r.Attempt), slog.String("error_code", string(r.LastErrorCode)), slog.String("error_target", r.LastErrorTarget),
-		slog.String("error_summary", r.LastErrorSummary), slog.String("event_id", r.EventID), slog.String("flow", r.Flow))
+		slog.String("error_summary", r.LastErrorSummary), slog.String("event_id", r.EventID), slog.String("flow", r.Flow),
+		slog.String("replay_batch_id", r.ReplayBatchID), slog.Bool("abandoned", r.Abandoned))
 }

@@ -72,6 +72,12 @@ func (s state) mayCrash() bool {
 	return s.crashes < maxCrashes && (s.world.kind == "" || s.grants == 0)
 }
 
+// mayAnswer reports whether a person answers a question once more. An opaque target
+// asks most of them, and what follows a grant is left at its question.
+func (s state) mayAnswer() bool {
+	return s.answers < maxAnswers && (s.world.kind != TargetOpaque || s.grants == 0)
+}
+
 // finalIsSure is to become true once no run ends as FAILED_FINAL while its effect
 // is SENT or UNKNOWN. Today the last attempt does so where it cannot read the
 // effect's row, and where a former one has left UNKNOWN.
@@ -208,7 +214,7 @@ func (s state) steps() (all []state) {
 func (s state) people() (all []state) {
 	review := Review{ID: "review", Reviewer: "rev", State: ReviewClosed}
 	waits := s.row != nil && s.row.Status == StatusOutcomeUnknown
-	if s.effect != nil && s.effect.State == EffectUnknown && s.answers < maxAnswers {
+	if s.effect != nil && s.effect.State == EffectUnknown && s.mayAnswer() {
 		for _, as := range Resolutions[ReviewOutcome] {
 			r, next := review, s
 			r.Resolution, r.Attempt, r.TargetRecordID = as, s.effect.Attempt, "n"
@@ -356,7 +362,7 @@ func (s state) ended() bool {
 	case s.row == nil:
 		return false
 	case s.row.Status == StatusOutcomeUnknown:
-		return s.answers == maxAnswers && s.effect.State == EffectUnknown
+		return !s.mayAnswer() && s.effect.State == EffectUnknown
 	}
 	return s.row.Status == StatusSucceeded || s.row.Status == StatusFailedFinal
 }

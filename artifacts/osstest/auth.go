@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/oncegate/oncegate/internal/cloudtest"
 )
 
 const (
@@ -33,53 +35,55 @@ type authorization struct {
 	additional []string // further signed headers, lower case
 }
 
-// authorize checks the key, its token and expiry, the clock and the signature, in this order.
-func (e *engine) authorize(c *call) error {
+// authorize checks the key, its token and expiry, the clock and the signature, in this order,
+// and returns whose call it is.
+func (e *engine) authorize(c *call) (cloudtest.Credential, error) {
+	var nobody cloudtest.Credential
 	h := c.request.Header
 	if h.Get("Authorization") == "" {
 		if c.has("Signature") || c.has("OSSAccessKeyId") || c.has("x-oss-signature-version") {
-			return notImplemented("signed URLs")
+			return nobody, notImplemented("signed URLs")
 		}
-		return refuse(http.StatusForbidden, "AccessDenied", "You have no right to access this object because of bucket acl.")
+		return nobody, refuse(http.StatusForbidden, "AccessDenied", "You have no right to access this object because of bucket acl.")
 	}
 	a, err := parseAuthorization(h.Get("Authorization"))
 	if err != nil {
-		return err
+		return nobody, err
 	}
 	cred, known, expired := e.credentials.Lookup(a.keyID, c.now)
 	token := h.Get("x-oss-security-token")
 	switch {
 	case !known, cred.SecurityToken != "" && token == "":
-		return refuse(http.StatusForbidden, "InvalidAccessKeyId", "The OSS Access Key Id you provided does not exist in our records.")
+		return nobody, refuse(http.StatusForbidden, "InvalidAccessKeyId", "The OSS Access Key Id you provided does not exist in our records.")
 	case token != cred.SecurityToken:
-		return refuse(http.StatusForbidden, "InvalidSecurityToken", "The security token you provided is invalid.")
+		return nobody, refuse(http.StatusForbidden, "InvalidSecurityToken", "The security token you provided is invalid.")
 	case expired && token == "":
-		return refuse(http.StatusForbidden, "InvalidAccessKeyId", "The OSS Access Key Id you provided is disabled.")
+		return nobody, refuse(http.StatusForbidden, "InvalidAccessKeyId", "The OSS Access Key Id you provided is disabled.")
 	case expired:
-		return refuse(http.StatusForbidden, "SecurityTokenExpired", "The security token you provided has expired.")
+		return nobody, refuse(http.StatusForbidden, "SecurityTokenExpired", "The security token you provided has expired.")
 	}
 	date, err := callDate(h)
 	if err != nil {
-		return err
+		return nobody, err
 	}
 	if c.now.Sub(date).Abs() > maxSkew {
-		return refuse(http.StatusForbidden, "RequestTimeTooSkewed", "The difference between the request time and the current time is too large.")
+		return nobody, refuse(http.StatusForbidden, "RequestTimeTooSkewed", "The difference between the request time and the current time is too large.")
 	}
 	want := signV1(c, cred.AccessKeySecret)
 	if a.v4 {
 		if h.Get("x-oss-content-sha256") != "UNSIGNED-PAYLOAD" {
-			return invalidArgument("x-oss-content-sha256 must be UNSIGNED-PAYLOAD.")
+			return nobody, invalidArgument("x-oss-content-sha256 must be UNSIGNED-PAYLOAD.")
 		}
 		if a.day != date.UTC().Format("20060102") {
-			return invalidArgument("The date of the credential does not match the date of the request.")
+			return nobody, invalidArgument("The date of the credential does not match the date of the request.")
 		}
 		want = signV4(c, a, cred.AccessKeySecret)
 	}
 	if !hmac.Equal([]byte(want), []byte(a.signature)) {
-		return refuse(http.StatusForbidden, "SignatureDoesNotMatch",
+		return nobody, refuse(http.StatusForbidden, "SignatureDoesNotMatch",
 			"The request signature we calculated does not match the signature you provided. Check your key and signing method.")
 	}
-	return nil
+	return cred, nil
 }
 
 func parseAuthorization(s string) (a authorization, err error) {

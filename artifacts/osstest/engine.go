@@ -111,7 +111,8 @@ func (e *engine) serve(r *http.Request) (reply, error) {
 		return reply{}, err
 	}
 	c.now = e.now()
-	if err := e.authorize(c); err != nil {
+	cred, err := e.authorize(c)
+	if err != nil {
 		return reply{}, err
 	}
 	rt := e.find(c)
@@ -123,6 +124,9 @@ func (e *engine) serve(r *http.Request) (reply, error) {
 	}
 	if err := c.check(rt.level); err != nil {
 		return reply{}, err
+	}
+	if !permits(cred, c, rt.op) {
+		return reply{}, refuse(http.StatusForbidden, "AccessDenied", "You have no right to access this object.")
 	}
 	if err := checkDigest(r.Header, body); err != nil {
 		return reply{}, err

@@ -40,8 +40,8 @@
 // with 501 NotImplemented and never ignored. Not modelled: multipart and append
 // uploads, symbolic links, ACLs other than private, storage classes other than
 // Standard and transitions to them, SM4, signed URLs and signature V2, response-*
-// overrides, policies and quotas: an accepted key may do everything. Lifecycle
-// rules are checked and kept but never run. Server-side encryption is recorded
+// overrides, bucket policies and quotas. The policies of a credential's identity
+// hold; one without an identity may do everything. Lifecycle rules are checked and kept but never run. Server-side encryption is recorded
 // and echoed, no byte is encrypted.
 //
 // Where the service's documents are silent the stand-in does the following. Tags

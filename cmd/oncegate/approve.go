@@ -128,6 +128,10 @@ func (a *app) openTasksAndObjects() (*idempotency.Table, *artifacts.Store, func(
 		if err != nil {
 			return nil, nil, nil, err
 		}
+		if err := a.actOn(c); err != nil {
+			c.Close()
+			return nil, nil, nil, err
+		}
 		store, bucket, done = c.store, c.bucket, c.Close
 	}
 	return idempotency.NewTable(store, idempotency.DefaultPolicy()), artifacts.NewStore(bucket, a.encryption()), done, nil

@@ -2,12 +2,9 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +36,10 @@ shown.`,
 		a.dlqPauseCommand(), a.dlqStopCommand())
 	cmd.AddCommand(a.dlqRepairCommand())
 	cmd.AddCommand(a.dlqMigrateCommand())
+	cmd.AddCommand(a.dlqSampleCommand())
+	cmd.AddCommand(a.dlqAuditCommand())
+	cmd.AddCommand(a.dlqPurgeCommand())
+	cmd.AddCommand(a.dlqMetricsCommand())
 	return parent(cmd)
 }
 
@@ -90,6 +91,10 @@ func (a *app) openDeskStore(flowsFile string) (*deadletter.Desk, *aliyun.Tablest
 		c.Close()
 		return nil, nil, nil, err
 	}
+	if err := a.actOn(c); err != nil {
+		c.Close()
+		return nil, nil, nil, err
+	}
 	s := newState(target, c.store, c.Close)
 	d.Tasks, d.Reviews, d.Letters, d.Artifacts = s.tasks, s.reviews, s.letters, artifacts.NewStore(c.bucket, a.encryption()).Sealing(sealing)
 	return d, c.store, c.Close, nil
@@ -136,85 +141,6 @@ func letterOf(j deadletter.Judgement) letterView {
 	return v
 }
 
-// maxSorted bounds how many letters are held to be shown in order of time.
-const maxSorted = 10000
-
-// judged walks all letters and judges those that keep wants, in order of first
-// failure as long as they are few enough to hold.
-func judged(ctx context.Context, d *deadletter.Desk, keep func(letter.Letter) bool, each func(deadletter.Judgement) error) (sorted bool, err error) {
-	var held []deadletter.Judgement
-	sorted = true
-	for from, more := "", true; more; more = from != "" {
-		page, next, err := d.Letters.List(ctx, from, 500)
-		if err != nil {
-			return false, err
-		}
-		for _, l := range page {
-			if !keep(l) {
-				continue
-			}
-			j, err := d.Judge(ctx, l)
-			if err != nil {
-				return false, err
-			}
-			if sorted {
-				if held = append(held, j); len(held) <= maxSorted {
-					continue
-				}
-				sorted = false
-				for _, h := range held {
-					if err := each(h); err != nil {
-						return false, err
-					}
-				}
-				held = nil
-				continue
-			}
-			if err := each(j); err != nil {
-				return false, err
-			}
-		}
-		from = next
-	}
-	slices.SortStableFunc(held, func(x, y deadletter.Judgement) int {
-		return cmp.Or(x.Letter.FirstFailedAt.Compare(y.Letter.FirstFailedAt), cmp.Compare(x.Letter.EventID, y.Letter.EventID), cmp.Compare(x.Letter.ID, y.Letter.ID))
-	})
-	for _, h := range held {
-		if err := each(h); err != nil {
-			return false, err
-		}
-	}
-	return sorted, nil
-}
-
-// matches reports whether an argument names a letter: its event id, its
-// fingerprint, or at least four digits of its id.
-func matches(j deadletter.Judgement, arg string) bool {
-	return j.Letter.EventID == arg || j.Fingerprint == arg || j.Letter.Fingerprint == arg ||
-		(len(arg) >= 4 && strings.HasPrefix(j.Letter.ID, arg))
-}
-
-// pick returns the letters that an argument names.
-func pick(ctx context.Context, d *deadletter.Desk, arg string, open bool) ([]deadletter.Judgement, error) {
-	if strings.TrimSpace(arg) == "" {
-		return nil, usageErrorf("an empty name would mean every letter without an event id: give an event id, a fingerprint, or at least 4 digits of a letter's id")
-	}
-	var found []deadletter.Judgement
-	_, err := judged(ctx, d, func(l letter.Letter) bool { return !open || l.Open() }, func(j deadletter.Judgement) error {
-		if matches(j, arg) {
-			found = append(found, j)
-		}
-		return nil
-	})
-	if err == nil && len(found) == 0 {
-		if open {
-			return nil, notFoundf("no open letter is named by %q: give an event id, a fingerprint, or at least 4 digits of a letter's id; oncegate dlq explain shows letters that have ended", arg)
-		}
-		err = notFoundf("no letter is named by %q: give an event id, a fingerprint, or at least 4 digits of a letter's id", arg)
-	}
-	return found, err
-}
-
 // changeFlags are what every changing command takes.
 type changeFlags struct{ execute, yes bool }
 
@@ -243,36 +169,4 @@ func (a *app) confirm(f changeFlags, what string) (bool, error) {
 		return false, refusedf("not confirmed; nothing was changed")
 	}
 	return true, nil
-}
-
-func (a *app) printLetters(views []letterView, sorted bool) error {
-	switch a.output {
-	case outputJSON:
-		return printJSON(a.out, struct {
-			SchemaVersion int          `json:"schema_version"`
-			Letters       []letterView `json:"letters"`
-			Complete      bool         `json:"complete"`
-		}{1, append([]letterView{}, views...), true}, true)
-	case outputJSONL:
-		for _, v := range views {
-			if err := printJSON(a.out, v, false); err != nil {
-				return err
-			}
-		}
-	default:
-		var rows [][]string
-		for _, v := range views {
-			rows = append(rows, []string{
-				short(v.ID), v.EventID, v.Fingerprint, string(v.ErrorCode), v.Target, string(v.Decision), string(v.RecordStatus), string(v.FinalStatus),
-				strconv.FormatInt(v.Sightings, 10), v.LastFailed,
-			})
-		}
-		printTable(a.out, []string{"letter", "event", "fingerprint", "code", "target", "decision", "record", "ended", "seen", "last failed"}, rows)
-	}
-	order := "by first failure"
-	if !sorted {
-		order = "by id: too many to sort"
-	}
-	fmt.Fprintf(a.err, "%d letters, complete, %s\n", len(views), order)
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/internal/aliyun"
 )
 
 func (a *app) dlqIngestCommand() *cobra.Command {
@@ -109,29 +110,33 @@ func (a *app) readMessages(name string) ([][]byte, error) {
 	return lines, nil
 }
 
-// who answers and why: every change of a letter keeps both.
+// author is who changes something and why: both stay with it. Who is the cloud's
+// word, never a flag's.
 type author struct{ who, why string }
 
-func (f *author) add(a *app, cmd *cobra.Command) {
+func (f *author) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.why, "reason", "", "why (required)")
-	cmd.Flags().StringVar(&f.who, "operator", a.getenv("USER"), "who decides (required; default: $USER)")
 }
 
-func (f author) check() error {
+func (f *author) check() error {
 	if strings.TrimSpace(f.why) == "" {
 		return usageErrorf("--reason is needed: it stays with the letter")
 	}
-	if f.who == "" {
-		return usageErrorf("--operator is needed: who decides")
-	}
 	return nil
+}
+
+// identify asks the cloud who makes the change.
+func (f *author) identify(ctx context.Context, a *app, store *aliyun.Tablestore, what string) error {
+	who, err := a.changer(ctx, deadletter.NewAuditLog(store), what, time.Now())
+	f.who = who.Name()
+	return err
 }
 
 // letterChange is what is done to each of some letters.
 type letterChange struct {
 	what   string // for people: what is done to them
 	action deadletter.Action
-	by     author
+	by     *author
 	check  func(deadletter.Judgement) error // refuses before anything is changed; may be nil
 	apply  func(*deadletter.Desk, deadletter.Judgement) error
 	after  func(*deadletter.Desk) error // once all are changed; may be nil
@@ -145,7 +150,10 @@ func (a *app) changeLetters(ctx context.Context, flowsFile, arg string, change c
 		return err
 	}
 	defer done()
-	found, err := pick(ctx, d, arg, true)
+	if err := c.by.identify(ctx, a, store, c.what); err != nil {
+		return err
+	}
+	found, complete, err := pick(ctx, d, arg, true)
 	if err != nil {
 		return err
 	}
@@ -191,7 +199,7 @@ func (a *app) changeLetters(ctx context.Context, flowsFile, arg string, change c
 			return err
 		}
 	}
-	return a.printLetters(views, true)
+	return a.printLetters(views, complete)
 }
 
 func (a *app) dlqReclassifyCommand() *cobra.Command {
@@ -211,7 +219,7 @@ func (a *app) dlqReclassifyCommand() *cobra.Command {
 				return usageErrorf("--code %q decides nothing; use TIMEOUT, THROTTLED, UPSTREAM_5XX, INVALID_SCHEMA, ACCESS_DENIED, TARGET_NOT_FOUND or POLICY_REJECTED", code)
 			}
 			return a.changeLetters(ctx, flowsFile, args[0], change, letterChange{
-				what: "reclassify as " + string(to), action: deadletter.ActionReclassify, by: by,
+				what: "reclassify as " + string(to), action: deadletter.ActionReclassify, by: &by,
 				check: func(j deadletter.Judgement) error {
 					if j.Code.Class() != letter.ClassUncertain {
 						return refusedf("letter %s: its code %s is certain: it follows from the message or the record", short(j.Letter.ID), j.Code)
@@ -225,7 +233,7 @@ func (a *app) dlqReclassifyCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&code, "code", "", "the code (required)")
-	by.add(a, cmd)
+	by.add(cmd)
 	change.add(cmd)
 	a.deskFlags(cmd, &flowsFile)
 	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
@@ -264,7 +272,13 @@ func (a *app) dlqResolveCommand() *cobra.Command {
 			}
 			var ended, orphans []letter.Letter
 			err := a.changeLetters(ctx, o.flowsFile, args[0], change, letterChange{
-				what: what, action: deadletter.ActionResolve, by: by,
+				what: what, action: deadletter.ActionResolve, by: &by,
+				check: func(j deadletter.Judgement) error {
+					if why := deadletter.MayDiscard(j, time.Now()); as == "discard" && why != "" {
+						return refusedf("letter %s: %s", short(j.Letter.ID), why)
+					}
+					return nil
+				},
 				apply: func(d *deadletter.Desk, j deadletter.Judgement) error {
 					if as == "keep" {
 						return d.Keep(ctx, j.Letter.ID)
@@ -285,61 +299,10 @@ func (a *app) dlqResolveCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&as, "as", "", "how the letters end (required)")
-	by.add(a, cmd)
+	by.add(cmd)
 	change.add(cmd)
 	a.stackFlags(cmd, &o)
 	cmd.Flags().StringVar(&a.target, "target", "", "local or cloud (default: cloud where ONCEGATE_TABLESTORE_ENDPOINT is set, else local)")
-	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
-	return cmd
-}
-
-func (a *app) dlqSweepCommand() *cobra.Command {
-	var flowsFile string
-	var change changeFlags
-	cmd := &cobra.Command{
-		Use:   "sweep",
-		Short: "Close letters whose business is done, and expired ones",
-		Args:  cobra.NoArgs,
-		RunE: runE(func(ctx context.Context, _ []string) error {
-			d, done, err := a.openDesk(flowsFile)
-			if err != nil {
-				return err
-			}
-			defer done()
-			now := time.Now()
-			var found []deadletter.Judgement
-			_, err = judged(ctx, d, letter.Letter.Open, func(j deadletter.Judgement) error {
-				if j.Decision == deadletter.SkipCompleted || j.Letter.ExpiresAt.Before(now) {
-					found = append(found, j)
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-			do, err := a.confirm(change, fmt.Sprintf("close %d letters", len(found)))
-			if err != nil {
-				return err
-			}
-			views := []letterView{}
-			for _, j := range found {
-				end, why := letter.FinalSkippedCompleted, j.Rule
-				if j.Decision != deadletter.SkipCompleted {
-					end, why = letter.FinalExpired, "its time is over"
-				}
-				if do {
-					if err := d.Close(ctx, j.Letter.ID, end, "sweep", why); err != nil {
-						return err
-					}
-					j.Letter.FinalStatus, j.Letter.ClosedBy, j.Letter.CloseReason = end, "sweep", why
-				}
-				views = append(views, letterOf(j))
-			}
-			return a.printLetters(views, true)
-		}),
-	}
-	change.add(cmd)
-	a.deskFlags(cmd, &flowsFile)
 	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
 	return cmd
 }

@@ -63,10 +63,16 @@ Exit codes: 3 every letter was refused, 4 some were.`,
 				return err
 			}
 			defer done()
+			if err := by.identify(ctx, a, store, "migrate"); err != nil {
+				return err
+			}
 			m := &deadletter.Migrator{Desk: d, Audit: deadletter.NewAuditLog(store), Migrations: flows.Migrations(), Now: time.Now}
-			found, err := pick(ctx, d, args[0], true)
+			found, complete, err := pick(ctx, d, args[0], true)
 			if err != nil {
 				return err
+			}
+			if !complete {
+				fmt.Fprintf(a.err, "more letters than %d have that name: these are the first, run it again for the rest\n", maxSorted)
 			}
 			var views []migrationView
 			var ready []int // places in found and views
@@ -118,7 +124,7 @@ Exit codes: 3 every letter was refused, 4 some were.`,
 		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the version to migrate to, FROM..TO, or identity (required)")
-	by.add(a, cmd)
+	by.add(cmd)
 	change.add(cmd)
 	a.deskFlags(cmd, &flowsFile)
 	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)

@@ -53,7 +53,7 @@ func planViewOf(p plan.Plan, a *plan.Approval) planView {
 		Rate: float64(p.RateMilli) / 1000, Concurrency: p.Concurrency, MaxErrors: p.MaxErrors, MadeBy: p.MadeBy, MadeAt: utc(time.UnixMilli(p.MadeAt)),
 		StoppedBy: p.StoppedBy, StopReason: p.StopReason, Stage: p.Stage, Runs: append([]plan.StageRun{}, p.Runs...), Counts: p.Counts,
 	}
-	if a != nil {
+	if a = p.Given(a); a != nil {
 		v.Verdict, v.VerdictBy, v.VerdictAt = a.Verdict, a.By, utc(a.At)
 	}
 	return v
@@ -89,7 +89,7 @@ of high impact stand in the section replay of flows.yaml.`,
 			if limit < 0 {
 				return usageErrorf("--limit must be positive")
 			}
-			r, done, err := a.openReplays(ctx, flowsFile)
+			r, done, err := a.openReplays(ctx, flowsFile, "plan")
 			if err != nil {
 				return err
 			}
@@ -227,7 +227,7 @@ func (a *app) dlqShowCommand() *cobra.Command {
 		Short: "Show a plan with its stages and where each event stands; without a name, list all plans",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
-			r, done, err := a.openReplays(ctx, flowsFile)
+			r, done, err := a.openReplays(ctx, flowsFile, "")
 			if err != nil {
 				return err
 			}
@@ -401,7 +401,7 @@ func (a *app) verdictCommand(use, short string, verdict plan.Verdict) *cobra.Com
 			if verdict == plan.VerdictRejected && strings.TrimSpace(reason) == "" {
 				return usageErrorf("--reason is needed: the plan's maker reads it")
 			}
-			r, done, err := a.openReplays(ctx, flowsFile)
+			r, done, err := a.openReplays(ctx, flowsFile, use)
 			if err != nil {
 				return err
 			}

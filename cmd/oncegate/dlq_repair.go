@@ -75,8 +75,6 @@ Exit code 3: a probe says no.`,
 		Args: cobra.ExactArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
 			switch {
-			case by.who == "":
-				return usageErrorf("--operator is needed: who looks")
 			case confirmed && strings.TrimSpace(by.why) == "":
 				return usageErrorf("--confirm needs --reason: it stands in place of a probe")
 			case sample < 0:
@@ -87,6 +85,9 @@ Exit code 3: a probe says no.`,
 				return err
 			}
 			defer done()
+			if err := by.identify(ctx, a, store, "repair verify"); err != nil {
+				return err
+			}
 			picked, total, err := sampleOf(ctx, d, args[0], sample)
 			if err != nil {
 				return err
@@ -122,7 +123,7 @@ Exit code 3: a probe says no.`,
 	}
 	cmd.Flags().IntVar(&sample, "sample", deadletter.DefaultSample, "how many letters are looked at, 0 for all")
 	cmd.Flags().BoolVar(&confirmed, "confirm", false, "you have looked yourself, where nothing can be asked")
-	by.add(a, cmd)
+	by.add(cmd)
 	cmd.Flags().Lookup("reason").Usage = "why; needed with --confirm"
 	change.add(cmd)
 	a.deskFlags(cmd, &flowsFile)
@@ -132,7 +133,7 @@ Exit code 3: a probe says no.`,
 
 // sampleOf returns the letters of a group to look at, and how many open ones it has.
 func sampleOf(ctx context.Context, d *deadletter.Desk, fingerprint string, n int) (picked []deadletter.Judgement, total int, err error) {
-	_, err = judged(ctx, d, letter.Letter.Open, func(j deadletter.Judgement) error {
+	_, err = d.Each(ctx, deadletter.EachOptions{Open: true, Fingerprint: fingerprint, Anew: true}, func(j deadletter.Judgement) error {
 		if j.Fingerprint != fingerprint || j.Decision == deadletter.SkipCompleted {
 			return nil
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncegate/oncegate/deadletter"
-	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
@@ -33,7 +32,7 @@ type replays struct {
 	current  func(context.Context) (string, error)
 }
 
-func (a *app) newReplays(ctx context.Context, desk *deadletter.Desk, store *aliyun.Tablestore) (*replays, error) {
+func (a *app) newReplays(ctx context.Context, desk *deadletter.Desk, store *aliyun.Tablestore, changing string) (*replays, error) {
 	rules, err := deadletter.RulesOf(desk.Flows.Replay)
 	if err != nil {
 		return nil, usageErrorf("%w", err)
@@ -41,14 +40,16 @@ func (a *app) newReplays(ctx context.Context, desk *deadletter.Desk, store *aliy
 	if target, err := a.chosenTarget(); err == nil && target == targetLocal {
 		rules.Observe /= localTimeScale // as `local deliver` shortens the waits of the function
 	}
-	by, err := a.who(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &replays{
+	r := &replays{
 		desk: desk, plans: plan.NewStore(store), evidence: deadletter.NewEvidenceLog(store), audit: deadletter.NewAuditLog(store),
-		effects: idempotency.NewLedger(store, idempotency.DefaultPolicy()), rules: rules, by: by,
-	}, nil
+		effects: idempotency.NewLedger(store, idempotency.DefaultPolicy()), rules: rules,
+	}
+	if changing == "" {
+		return r, nil
+	}
+	who, err := a.changer(ctx, r.audit, changing, time.Now())
+	r.by = who.Name()
+	return r, err
 }
 
 func (r *replays) planner() *deadletter.Planner {
@@ -338,7 +339,7 @@ func (a *app) controlCommand(use, short string, want plan.State) *cobra.Command 
 			if strings.TrimSpace(reason) == "" {
 				return usageErrorf("--reason is needed: it stays with the plan")
 			}
-			r, done, err := a.openReplays(ctx, flowsFile)
+			r, done, err := a.openReplays(ctx, flowsFile, use)
 			if err != nil {
 				return err
 			}
@@ -375,7 +376,7 @@ func (a *app) controlCommand(use, short string, want plan.State) *cobra.Command 
 
 // eachOpen walks the open letters of a group, judged now.
 func (r *replays) eachOpen(ctx context.Context, fingerprint string, each func(deadletter.Judgement) error) error {
-	_, err := judged(ctx, r.desk, letter.Letter.Open, func(j deadletter.Judgement) error {
+	_, err := r.desk.Each(ctx, deadletter.EachOptions{Open: true, Fingerprint: fingerprint, Anew: true}, func(j deadletter.Judgement) error {
 		if j.Fingerprint != fingerprint {
 			return nil
 		}

@@ -84,6 +84,7 @@ type app struct {
 	output   string
 	stateDir string
 	target   string
+	who      string // the identity that the command acts as, once it is known
 }
 
 func run(args []string, in io.Reader, out, errOut io.Writer, getenv func(string) string) int {
@@ -109,6 +110,9 @@ func run(args []string, in io.Reader, out, errOut io.Writer, getenv func(string)
 	}
 	if text := exit.Error(); text != "" {
 		fmt.Fprintf(errOut, "oncegate: %s\n", text)
+	}
+	if text := a.actingAs(err); text != "" {
+		fmt.Fprintln(errOut, text)
 	}
 	if exit.code == exitUsage {
 		fmt.Fprintf(errOut, "Run 'oncegate --help' or 'oncegate COMMAND --help' for usage.\n")
@@ -146,6 +150,9 @@ func runE(fn func(ctx context.Context, args []string) error) func(*cobra.Command
 		var exit *exitError
 		if err == nil || errors.As(err, &exit) {
 			return err
+		}
+		if denied, ok := deniedError(err); ok {
+			return denied
 		}
 		return &exitError{exitFailed, err}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/flows/modeltest"
 	"github.com/oncegate/oncegate/flows/targettest"
+	"github.com/oncegate/oncegate/internal/cloudtest"
 )
 
 // The services behind endpoints are what is asked, with the settings that the function has.
@@ -34,10 +35,23 @@ func TestRepairVerifyAsksTheServicesWhoseEndpointsAreSet(t *testing.T) {
 	}
 	defer model.Close()
 	defer targets.Close()
-	creds := issue(&c.creds)
+	sts, err := cloudtest.NewSTS(&c.creds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sts.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer sts.Close()
+	// A probe shows what its caller may do, so it runs as somebody with the function's rights.
+	everything, err := cloudtest.ParsePolicy([]byte(`{"Version":"1","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds := issueTo(&c.creds, cloudtest.AssumedRole("oncegate-function", "amy", everything))
 	env := map[string]string{
 		"ONCEGATE_TABLESTORE_ENDPOINT": c.ots.Endpoint(), "ONCEGATE_TABLESTORE_INSTANCE": localInstance,
-		"ONCEGATE_OSS_ENDPOINT": c.oss.Endpoint(), "ONCEGATE_OSS_BUCKET": localBucket, "ONCEGATE_ENVIRONMENT": "prod",
+		"ONCEGATE_OSS_ENDPOINT": c.oss.Endpoint(), "ONCEGATE_OSS_BUCKET": localBucket, "ONCEGATE_ENVIRONMENT": "prod", "ONCEGATE_STS_ENDPOINT": sts.Endpoint(),
 		"ALIBABA_CLOUD_ACCESS_KEY_ID": creds.AccessKeyID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": creds.AccessKeySecret, "ALIBABA_CLOUD_SECURITY_TOKEN": creds.SecurityToken,
 	}
 	call := func(args ...string) (code int, out string) {
@@ -58,7 +72,7 @@ func TestRepairVerifyAsksTheServicesWhoseEndpointsAreSet(t *testing.T) {
 	}
 	verify := func(target string, want int, says string) {
 		t.Helper()
-		code, out := call("dlq", "repair", "verify", deniedAt(target), "--operator", "amy", "--execute", "--yes")
+		code, out := call("dlq", "repair", "verify", deniedAt(target), "--execute", "--yes")
 		if code != want || !strings.Contains(out, says) || strings.Contains(out, "key-of") || strings.Contains(out, "token-of") {
 			t.Errorf("%s: exit code %d\n%s", target, code, out)
 		}
@@ -74,7 +88,7 @@ func TestRepairVerifyAsksTheServicesWhoseEndpointsAreSet(t *testing.T) {
 	verify("model:qwen", 0, "HTTP 200")
 	verify("effect:records", 0, "HTTP 200")
 	c.creds.Revoke(creds.AccessKeyID)
-	if code, _ := call("dlq", "repair", "verify", deniedAt("oss:"), "--operator", "amy"); code == 0 {
+	if code, _ := call("dlq", "repair", "verify", deniedAt("oss:")); code == 0 {
 		t.Error("credentials that are no more show access")
 	}
 	if model.Calls() != 0 || len(targets.Records()) != 0 {

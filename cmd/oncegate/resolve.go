@@ -85,6 +85,9 @@ the answer is stored, and the call to make is printed.`,
 				return err
 			}
 			defer s.Close()
+			if err := a.actOn(s.cloud); err != nil {
+				return err
+			}
 			shown, err := answerReview(ctx, idempotency.NewReviews(s.store), idempotency.NewTable(s.store, idempotency.DefaultPolicy()), id, answer, reviewer, reason, recordID)
 			if err != nil {
 				return err

@@ -38,7 +38,7 @@ const (
 )
 
 // stateFiles are what the local cloud keeps; --fresh removes just these.
-var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "targets.db", "function", "function.log", versionsFolder}
+var stateFiles = []string{"tablestore.db", "oss.db", "eventbridge.db", "targets.db", "function", "function.log", versionsFolder, scanFile}
 
 // cloud is the durable half of the local cloud: records and objects.
 type cloud struct {
@@ -62,14 +62,11 @@ func openCloud(stateDir string) (*cloud, error) {
 		c.ots.Close()
 		return nil, inUse(stateDir, err)
 	}
-	if c.store, err = localTablestore(c.ots, &c.creds); err != nil {
+	if c.store, err = localTablestore(c.ots, &c.creds, nil); err != nil {
 		c.Close()
 		return nil, err
 	}
-	c.bucket, err = aliyun.NewBucket("http://127.0.0.1", localBucket, aliyun.Options{
-		Credentials: fixed(issue(&c.creds)), Transport: c.oss.Transport(),
-	})
-	if err != nil {
+	if c.bucket, err = localBucketOf(c.oss, &c.creds, nil); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -81,15 +78,23 @@ func inUse(stateDir string, err error) error {
 	return fmt.Errorf("%w\nIf `oncegate local up` or another command is working on %s: wait for it, stop it, or use what `local up --output env` prints and --target cloud", err, stateDir)
 }
 
-// localTablestore is the command's own client of a local Tablestore, in process.
-func localTablestore(server *otstest.Server, creds *cloudtest.Credentials) (*aliyun.Tablestore, error) {
+// localTablestore is the command's own client of a local Tablestore, in process,
+// with the rights of an identity; nil for all of them.
+func localTablestore(server *otstest.Server, creds *cloudtest.Credentials, id *cloudtest.Identity) (*aliyun.Tablestore, error) {
 	return aliyun.NewTablestore("http://tablestore.local", localInstance, aliyun.Options{
-		Credentials: fixed(issue(creds)), Transport: server.Transport(),
+		Credentials: fixed(issueTo(creds, id)), Transport: server.Transport(),
 	})
 }
 
-func issue(creds *cloudtest.Credentials) aliyun.Credentials {
-	c := creds.Issue(time.Time{})
+// localBucketOf is the same for the local bucket.
+func localBucketOf(server *osstest.Server, creds *cloudtest.Credentials, id *cloudtest.Identity) (*aliyun.Bucket, error) {
+	return aliyun.NewBucket("http://127.0.0.1", localBucket, aliyun.Options{
+		Credentials: fixed(issueTo(creds, id)), Transport: server.Transport(),
+	})
+}
+
+func issueTo(creds *cloudtest.Credentials, id *cloudtest.Identity) aliyun.Credentials {
+	c := creds.IssueTo(id, time.Time{})
 	return aliyun.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: c.AccessKeySecret, SecurityToken: c.SecurityToken}
 }
 
@@ -167,6 +172,8 @@ type stack struct {
 	options fctest.Options
 	mu      sync.Mutex
 	older   map[string]*fctest.Function // former versions, started when a replay needs them
+
+	functions *fctest.Front // their endpoint, where a command has asked for it
 }
 
 func startStack(o stackOptions) (_ *stack, err error) {
@@ -251,38 +258,42 @@ func withFlows(env []string, v version, stateDir string) ([]string, error) {
 	return append(slices.Clone(env), "ONCEGATE_FLOWS_FILE="+name), nil
 }
 
-// at returns the function at a version, side by side with the others; ok is
-// false where the local cloud does not have it.
-func (s *stack) at(stateDir, qualifier string) (f *fctest.Function, ok bool, err error) {
+// at makes sure that the function runs at a version, side by side with the others;
+// ok is false where the local cloud does not have it.
+func (s *stack) at(stateDir, qualifier string) (ok bool, err error) {
 	if qualifier == s.version.qualifier() || qualifier == s.options.Qualifier {
-		return s.function, true, nil
+		return true, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.older[qualifier]; f != nil {
-		return f, true, nil
+	if s.older[qualifier] != nil {
+		return true, nil
 	}
 	all, err := published(stateDir)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	i := slices.IndexFunc(all, func(v version) bool { return v.qualifier() == qualifier })
 	if i < 0 {
-		return nil, false, nil
+		return false, nil
 	}
 	options := s.options
 	options.VersionID, options.Qualifier = qualifier, qualifier
 	if options.Binary, err = filepath.Abs(all[i].binary(stateDir)); err != nil {
-		return nil, false, fmt.Errorf("start version: %w", err)
+		return false, fmt.Errorf("start version: %w", err)
 	}
 	if options.Env, err = withFlows(options.Env, all[i], stateDir); err != nil {
-		return nil, false, err
+		return false, err
 	}
-	if f, err = fctest.Start(options); err != nil {
-		return nil, false, fmt.Errorf("start version %s: %w", qualifier, err)
+	f, err := fctest.Start(options)
+	if err != nil {
+		return false, fmt.Errorf("start version %s: %w", qualifier, err)
 	}
 	s.older[qualifier] = f
-	return f, true, nil
+	if s.functions != nil {
+		s.functions.Deploy(f)
+	}
+	return true, nil
 }
 
 // Close stops everything that was started.

@@ -83,12 +83,16 @@ func (a *app) openState() (*state, error) {
 	if err := a.needLocalState(); err != nil {
 		return nil, err
 	}
+	id, err := a.localIdentity()
+	if err != nil {
+		return nil, err
+	}
 	var creds cloudtest.Credentials
 	server, err := otstest.New(otstest.Options{Dir: a.stateDir, Credentials: &creds})
 	if err != nil {
 		return nil, inUse(a.stateDir, err)
 	}
-	store, err := localTablestore(server, &creds)
+	store, err := localTablestore(server, &creds, id)
 	if err != nil {
 		server.Close()
 		return nil, err
@@ -108,15 +112,10 @@ func (a *app) needLocalState() error {
 func (a *app) cloudStore() (*aliyun.Tablestore, *aliyun.Bucket, error) {
 	env := aliyun.NewEnv(a.getenv)
 	cloud := env.Cloud()
-	creds := aliyun.Credentials{
-		AccessKeyID:     env.Need("ALIBABA_CLOUD_ACCESS_KEY_ID"),
-		AccessKeySecret: env.Need("ALIBABA_CLOUD_ACCESS_KEY_SECRET"),
-		SecurityToken:   env.Text("ALIBABA_CLOUD_SECURITY_TOKEN", ""),
-	}
+	options := cloudOptions(env)
 	if err := env.Err(); err != nil {
 		return nil, nil, fmt.Errorf("%w\nset them for the cloud, or use --target local", err)
 	}
-	options := aliyun.Options{Credentials: fixed(creds)}
 	store, err := aliyun.NewTablestore(cloud.Endpoint, cloud.Instance, options)
 	if err != nil {
 		return nil, nil, err

@@ -116,7 +116,7 @@ func (a *app) up(ctx context.Context, o stackOptions) error {
 }
 
 func (s *stack) report(eventbridge, stateDir string) upReport {
-	creds := issue(&s.creds)
+	creds := issueTo(&s.creds, nil)
 	pair := keyPair{creds.AccessKeyID, creds.AccessKeySecret, creds.SecurityToken}
 	var r upReport
 	r.Tablestore.Endpoint, r.Tablestore.Instance, r.Tablestore.keyPair = s.ots.Endpoint(), localInstance, pair

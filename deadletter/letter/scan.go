@@ -48,13 +48,13 @@ func (t *Table) Each(ctx context.Context, r Range, fn func(Letter) error) error 
 
 // tallied are the columns that counts go by.
 var tallied = []string{
-	"revision", "fingerprint", "error_code", "target", "flow", "idempotency_key", "decision", "decided_at", "judged_code", "judged_target",
+	"fingerprint", "error_code", "target", "flow", "decision", "decided_at", "judged_code", "judged_target",
 	"reclassified", "final_status",
 	"first_failed_at", "last_failed_at", "expires_at",
 }
 
 // EachTally is Each with the columns alone that counts go by: the code, target and
-// fingerprint, the flow, the key, the decision, the end, and the times of failure
+// fingerprint, the flow, the decision, the end, and the times of failure
 // and expiry.
 func (t *Table) EachTally(ctx context.Context, r Range, fn func(Letter) error) error {
 	o := r.options()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func planOf(t testing.TB, n int64) (Plan, *Tree) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Plan{State: StatePlanned, UpdatedAt: madeAt, ExpiresAt: madeAt.Add(time.Hour), Header: Header{
+	p := Plan{SelfAt: madeAt, SelfReason: "mine", State: StatePlanned, UpdatedAt: madeAt, ExpiresAt: madeAt.Add(time.Hour), Header: Header{
 		Version: 1, ID: "rp-1", Environment: "prod", Fingerprint: "3edcecc95052", Code: letter.CodeTimeout, Target: "fc:worker", Reason: "the worker is back",
 		MadeBy: "amy", MadeAt: madeAt.UnixMilli(), Count: n, ItemsRoot: root, Stages: []int64{1, n - 1}, ObserveMS: 1000, RateMilli: 10_000, Burst: 1, Concurrency: 4, MaxErrors: 20,
 	}}
@@ -115,11 +116,18 @@ func TestOnlyAnApprovalOfThisDigestByTheRightPersonLetsItemsGo(t *testing.T) {
 	rejected.Verdict = VerdictRejected
 	elsewhere := by(p, "bob")
 	elsewhere.PlanID = "rp-2"
+	self, highSelf, oldSelf := p, high, p
+	self.SelfDigest, highSelf.SelfDigest, oldSelf.SelfDigest = p.Digest, high.Digest, strings.Repeat("0", 64)
 	for name, c := range map[string]struct {
 		p    Plan
 		a    *Approval
 		want error
 	}{
+		"the maker's own word in the plan's row":              {self, nil, nil},
+		"S49 the maker's own word on a plan of high impact":   {highSelf, nil, ErrNotApproved},
+		"S49 the maker's own word on another digest":          {oldSelf, nil, ErrNotApproved},
+		"an approver's no holds against the maker's own word": {self, rejected, ErrPlanRejected},
+
 		"the maker approves a plan of low impact":      {p, by(p, "amy"), nil},
 		"another approves a plan of high impact":       {high, by(high, "bob"), nil},
 		"S49 the maker approves a plan of high impact": {high, by(high, "amy"), ErrSameIdentity},

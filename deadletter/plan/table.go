@@ -86,7 +86,7 @@ func (s *Store) Update(ctx context.Context, read, next Plan) (Plan, error) {
 	switch {
 	case readErr != nil || !ok:
 		return Plan{}, fmt.Errorf("write plan: %w: %w", idempotency.ErrUnavailable, err)
-	case stored.Revision == next.Revision && stored.State == next.State && stored.LockOwner == next.LockOwner && stored.UpdatedAt.Equal(next.UpdatedAt) && stored.StoppedBy == next.StoppedBy:
+	case stored.Revision == next.Revision && stored.State == next.State && stored.LockOwner == next.LockOwner && stored.UpdatedAt.Equal(next.UpdatedAt) && stored.StoppedBy == next.StoppedBy && stored.SelfDigest == next.SelfDigest:
 		return stored, nil // its answer was lost
 	case stored.Revision != read.Revision:
 		return stored, ErrChanged
@@ -249,6 +249,9 @@ func (p Plan) columns() (aliyun.Row, error) {
 	c.Text("state", string(p.State))
 	c.Text("fingerprint", p.Fingerprint)
 	c.Number("revision", p.Revision)
+	c.Text("self_digest", p.SelfDigest)
+	c.Time("self_approved_at", p.SelfAt)
+	c.Text("self_reason", p.SelfReason)
 	c.Text("stopped_by", p.StoppedBy)
 	c.Text("stop_reason", p.StopReason)
 	c.Number("stage", p.Stage)
@@ -271,6 +274,7 @@ func parsePlan(id string, row aliyun.Row) (Plan, error) {
 	c := aliyun.Reader{Row: row}
 	p := Plan{
 		Digest: c.Text("digest"), State: State(c.Text("state")), Revision: c.Number("revision"),
+		SelfDigest: c.Text("self_digest"), SelfAt: c.Time("self_approved_at"), SelfReason: c.Text("self_reason"),
 		StoppedBy: c.Text("stopped_by"), StopReason: c.Text("stop_reason"), Stage: c.Number("stage"),
 		LockOwner: c.Text("lock_owner"), LockUntil: c.Time("lock_until"), UpdatedAt: c.Time("updated_at"), ExpiresAt: c.Time("expires_at"),
 	}

@@ -25,7 +25,7 @@ import (
 //
 // The qualifier is Options.Qualifier or Options.VersionID; without one it is
 // LATEST. x-fc-log-type is ignored, x-fc-async-task-id refused. Signatures are
-// not checked: whoever wants that puts a handler in front.
+// not checked; Front does that.
 func (f *Function) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /2023-03-30/functions/{name}/invocations", f.serveInvocation)
@@ -39,6 +39,11 @@ func (f *Function) serveInvocation(w http.ResponseWriter, r *http.Request) {
 		refuse(w, id, err)
 		return
 	}
+	f.answer(w, r, id)
+}
+
+// answer runs an invocation that has found its function.
+func (f *Function) answer(w http.ResponseWriter, r *http.Request, id string) {
 	async := false
 	switch kind := r.Header.Get("X-Fc-Invocation-Type"); kind {
 	case "", "Sync":
@@ -81,6 +86,7 @@ func (f *Function) serveInvocation(w http.ResponseWriter, r *http.Request) {
 	if resp.FunctionError != "" {
 		w.Header().Set("X-Fc-Error-Type", resp.FunctionError)
 	}
+	w.Header().Set("X-Fc-Invocation-Service-Version", resp.Version)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.Itoa(len(resp.Payload)))
 	w.WriteHeader(resp.StatusCode)

@@ -33,44 +33,46 @@ const (
 	maxSkew    = 15 * time.Minute
 )
 
-// authenticate checks everything that the headers promise about a request.
-func (e *engine) authenticate(r *http.Request, body []byte, now time.Time) error {
+// authenticate checks everything that the headers promise about a request, and
+// returns whose it is.
+func (e *engine) authenticate(r *http.Request, body []byte, now time.Time) (cloudtest.Credential, error) {
+	var nobody cloudtest.Credential
 	h, err := otsHeaders(r.Header)
 	if err != nil {
-		return err
+		return nobody, err
 	}
 	for _, name := range []string{headerDate, headerAPIVersion, headerKeyID, headerInstance, headerMD5} {
 		if h[name] == "" {
-			return invalid("Missing header: `%s`.", name)
+			return nobody, invalid("Missing header: `%s`.", name)
 		}
 	}
 	date, err := parseDate(h[headerDate])
 	if err != nil {
-		return err
+		return nobody, err
 	}
 	if skew := now.Sub(date); skew > maxSkew || skew < -maxSkew {
-		return authFailed("Mismatch between system time and x-ots-date: `%s`.", h[headerDate])
+		return nobody, authFailed("Mismatch between system time and x-ots-date: `%s`.", h[headerDate])
 	}
 	if h[headerAPIVersion] != apiVersion {
-		return invalid("Invalid API version: `%s`.", h[headerAPIVersion])
+		return nobody, invalid("Invalid API version: `%s`.", h[headerAPIVersion])
 	}
 	if h[headerInstance] != e.instance {
-		return authFailed("The instance is not found.")
+		return nobody, authFailed("The instance is not found.")
 	}
 	cred, known, expired := e.creds.Lookup(h[headerKeyID], now)
 	switch {
 	case !known:
-		return authFailed("The AccessKeyID does not exist.")
+		return nobody, authFailed("The AccessKeyID does not exist.")
 	case expired:
-		return authFailed("The security token has expired.")
+		return nobody, authFailed("The security token has expired.")
 	case cred.SecurityToken != h[headerToken]:
-		return authFailed("The security token is invalid.")
+		return nobody, authFailed("The security token is invalid.")
 	}
 	sum := md5.Sum(body)
 	if base64.StdEncoding.EncodeToString(sum[:]) != h[headerMD5] {
-		return authFailed("Mismatch between MD5 value of request body and x-ots-contentmd5 in header.")
+		return nobody, authFailed("Mismatch between MD5 value of request body and x-ots-contentmd5 in header.")
 	}
-	return checkSignature(h, r.URL.EscapedPath(), cred, date)
+	return cred, checkSignature(h, r.URL.EscapedPath(), cred, date)
 }
 
 // otsHeaders returns the headers that a signature covers.

@@ -26,8 +26,11 @@
 // before a call is answered, without fsync: an acknowledged write survives
 // kill -9 of the process and not the loss of the machine.
 //
-//	wire (PlainBuffer, protobuf) -> authenticate -> check -> apply -> store -> answer
-//	                                                              faults After ^
+//	wire (PlainBuffer, protobuf) -> authenticate -> permit -> check -> apply -> store -> answer
+//	                                                                        faults After ^
+//
+// The policies of the identity that a credential belongs to hold for every call;
+// a credential without an identity may do everything.
 //
 // # Limits
 //

@@ -93,7 +93,8 @@ func (e *engine) serve(r *http.Request) (proto.Message, error) {
 		return nil, err
 	}
 	now := e.now()
-	if err := e.authenticate(r, body, now); err != nil {
+	cred, err := e.authenticate(r, body, now)
+	if err != nil {
 		return nil, err
 	}
 	if r.URL.RawQuery != "" {
@@ -102,7 +103,11 @@ func (e *engine) serve(r *http.Request) (proto.Message, error) {
 	if r.Header.Get("x-ots-request-compress-type") != "" || r.Header.Get("x-ots-response-compress-type") != "" {
 		return nil, unsupported("compression")
 	}
-	return e.call(strings.TrimPrefix(r.URL.Path, "/"), body, now.UnixMilli())
+	action := strings.TrimPrefix(r.URL.Path, "/")
+	if !e.permits(cred, action, body) {
+		return nil, documented(codeNoPermission)
+	}
+	return e.call(action, body, now.UnixMilli())
 }
 
 func readBody(r *http.Request) ([]byte, error) {

@@ -2,6 +2,7 @@ package otstest
 
 import (
 	"encoding/binary"
+	"iter"
 	"reflect"
 
 	"github.com/golang/protobuf/proto"
@@ -51,10 +52,23 @@ func unknownIn(v reflect.Value) bool {
 // field returns the first length-delimited field of a message without reading
 // the rest; nil if there is none.
 func field(b []byte, number uint64) []byte {
+	for one := range fields(b, number) {
+		return one
+	}
+	return nil
+}
+
+// fields are all length-delimited fields of one number, as far as the message
+// can be read.
+func fields(b []byte, number uint64) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) { walkFields(b, number, yield) }
+}
+
+func walkFields(b []byte, number uint64, yield func([]byte) bool) {
 	for len(b) > 0 {
 		tag, n := binary.Uvarint(b)
 		if n <= 0 {
-			return nil
+			return
 		}
 		b = b[n:]
 		size, n := uint64(0), 0
@@ -68,17 +82,16 @@ func field(b []byte, number uint64) []byte {
 		case 5:
 			n, size = 0, 4
 		default:
-			return nil
+			return
 		}
 		if n < 0 || n == 0 && size == 0 || size > uint64(len(b)-n) {
-			return nil
+			return
 		}
-		if tag>>3 == number && tag&7 == 2 {
-			return b[n : n+int(size)]
+		if tag>>3 == number && tag&7 == 2 && !yield(b[n:n+int(size)]) {
+			return
 		}
 		b = b[n+int(size):]
 	}
-	return nil
 }
 
 // target names what a call is about: table/key for one row, else the table.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/aliyun/aliyun-oss-go-sdk/oss"
 	"github.com/aliyun/aliyun-tablestore-go-sdk/tablestore"
@@ -35,13 +36,16 @@ const (
 // Error is a failed call of a cloud service. Its text holds the service's code
 // and request id, never the service's message.
 type Error struct {
-	Service   string // tablestore or oss
+	Service   string // tablestore, oss, fc or sts
 	Op        string
+	Resource  string // what the call was about: a table, an object or bucket, a function; "" where it is not known
 	Kind      Kind
 	Code      string // the service's error code, "" for a failed connection
 	Status    int    // HTTP status, 0 where there was no answer
 	RequestID string
-	err       error
+	// RetryAfter is how long the service asks to wait; 0 where it did not say.
+	RetryAfter time.Duration
+	err        error
 }
 
 func (e *Error) Error() string {
@@ -65,6 +69,15 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return KindUnknown
+}
+
+// about notes what a failed call was about.
+func about(resource string, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.Resource = resource
+	}
+	return err
 }
 
 func tablestoreError(op string, err error) error {

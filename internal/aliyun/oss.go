@@ -55,7 +55,7 @@ func (b *Bucket) call(ctx context.Context, op string, fn func(*oss.Client, *oss.
 		return fmt.Errorf("call oss %s: %w", op, err)
 	}
 	if err := fn(client, bucket); err != nil {
-		return ossError(op, err)
+		return about(b.name, ossError(op, err))
 	}
 	return nil
 }
@@ -87,9 +87,9 @@ func (b *Bucket) Put(ctx context.Context, key string, o Object) (versionID strin
 	if o.Encryption != "" {
 		options = append(options, oss.ServerSideEncryption(o.Encryption))
 	}
-	err = b.call(ctx, "PutObject", func(_ *oss.Client, bucket *oss.Bucket) error {
+	err = about(b.name+"/"+key, b.call(ctx, "PutObject", func(_ *oss.Client, bucket *oss.Bucket) error {
 		return bucket.PutObject(key, bytes.NewReader(o.Body), options...)
-	})
+	}))
 	return header.Get("X-Oss-Version-Id"), err
 }
 
@@ -101,7 +101,7 @@ func (b *Bucket) Get(ctx context.Context, key, versionID string) (Object, error)
 		options = append(options, oss.VersionId(versionID))
 	}
 	var o Object
-	err := b.call(ctx, "GetObject", func(_ *oss.Client, bucket *oss.Bucket) error {
+	err := about(b.name+"/"+key, b.call(ctx, "GetObject", func(_ *oss.Client, bucket *oss.Bucket) error {
 		result, err := bucket.DoGetObject(&oss.GetObjectRequest{ObjectKey: key}, options)
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func (b *Bucket) Get(ctx context.Context, key, versionID string) (Object, error)
 		}
 		o.describe(result.Response.Headers)
 		return nil
-	})
+	}))
 	if err != nil {
 		return Object{}, err
 	}
@@ -160,6 +160,17 @@ func (b *Bucket) List(ctx context.Context, prefix string, limit int) ([]string, 
 		}
 	})
 	return names, err
+}
+
+// DeleteVersion removes one version of an object for good; one that is not there
+// is no error. It never removes by name alone: that would hit a newer version.
+func (b *Bucket) DeleteVersion(ctx context.Context, key, versionID string) error {
+	if versionID == "" {
+		return fmt.Errorf("delete object %s: no version is named", key)
+	}
+	return b.call(ctx, "DeleteObject", func(_ *oss.Client, bucket *oss.Bucket) error {
+		return bucket.DeleteObject(key, oss.VersionId(versionID), oss.WithContext(ctx))
+	})
 }
 
 // Create creates the bucket with versioning enabled; created is false for a

@@ -80,10 +80,10 @@ func (t *Tablestore) Insert(ctx context.Context, table Table, key string, row Ro
 		change.AddColumn(name, row[name])
 	}
 	change.SetCondition(tablestore.RowExistenceExpectation_EXPECT_NOT_EXIST)
-	return t.call(ctx, "PutRow", func(c *tablestore.TableStoreClient) error {
+	return about(table.Name, t.call(ctx, "PutRow", func(c *tablestore.TableStoreClient) error {
 		_, err := c.PutRow(&tablestore.PutRowRequest{PutRowChange: change})
 		return err
-	})
+	}))
 }
 
 // Update changes named columns on the condition that the row is there and that
@@ -102,16 +102,16 @@ func (t *Tablestore) Update(ctx context.Context, table Table, key string, column
 	cond := tablestore.NewSingleColumnCondition("revision", tablestore.CT_EQUAL, revision)
 	cond.FilterIfMissing, cond.LatestVersionOnly = true, true
 	change.SetColumnCondition(cond)
-	return t.call(ctx, "UpdateRow", func(c *tablestore.TableStoreClient) error {
+	return about(table.Name, t.call(ctx, "UpdateRow", func(c *tablestore.TableStoreClient) error {
 		_, err := c.UpdateRow(&tablestore.UpdateRowRequest{UpdateRowChange: change})
 		return err
-	})
+	}))
 }
 
 // Get reads a row; ok is false where there is none.
 func (t *Tablestore) Get(ctx context.Context, table Table, key string) (row Row, ok bool, err error) {
 	criteria := &tablestore.SingleRowQueryCriteria{TableName: table.Name, PrimaryKey: primaryKey(table, key), MaxVersion: 1}
-	err = t.call(ctx, "GetRow", func(c *tablestore.TableStoreClient) error {
+	err = about(table.Name, t.call(ctx, "GetRow", func(c *tablestore.TableStoreClient) error {
 		resp, err := c.GetRow(&tablestore.GetRowRequest{SingleRowQueryCriteria: criteria})
 		if err != nil {
 			return err
@@ -120,7 +120,7 @@ func (t *Tablestore) Get(ctx context.Context, table Table, key string) (row Row,
 			row = rowOf(resp.Columns)
 		}
 		return nil
-	})
+	}))
 	return row, ok, err
 }
 
@@ -159,7 +159,7 @@ func (t *Tablestore) scan(ctx context.Context, table Table, from, to string, lim
 		end.AddPrimaryKeyColumn(table.Key, to)
 	}
 	var page Page
-	err := t.call(ctx, "GetRange", func(c *tablestore.TableStoreClient) error {
+	err := about(table.Name, t.call(ctx, "GetRange", func(c *tablestore.TableStoreClient) error {
 		resp, err := c.GetRange(&tablestore.GetRangeRequest{RangeRowQueryCriteria: &tablestore.RangeRowQueryCriteria{
 			TableName: table.Name, StartPrimaryKey: start, EndPrimaryKey: end, Direction: tablestore.FORWARD,
 			MaxVersion: 1, Limit: int32(limit), ColumnsToGet: columns, Filter: filter,
@@ -179,7 +179,7 @@ func (t *Tablestore) scan(ctx context.Context, table Table, from, to string, lim
 			page.Next, _ = resp.NextStartPrimaryKey.PrimaryKeys[0].Value.(string)
 		}
 		return nil
-	})
+	}))
 	return page, err
 }
 
@@ -189,24 +189,24 @@ func (t *Tablestore) scan(ctx context.Context, table Table, from, to string, lim
 func (t *Tablestore) CreateTable(ctx context.Context, table Table) error {
 	meta := &tablestore.TableMeta{TableName: table.Name}
 	meta.AddPrimaryKeyColumn(table.Key, tablestore.PrimaryKeyType_STRING)
-	return t.call(ctx, "CreateTable", func(c *tablestore.TableStoreClient) error {
+	return about(table.Name, t.call(ctx, "CreateTable", func(c *tablestore.TableStoreClient) error {
 		_, err := c.CreateTable(&tablestore.CreateTableRequest{
 			TableMeta:          meta,
 			TableOption:        &tablestore.TableOption{TimeToAlive: -1, MaxVersion: 1},
 			ReservedThroughput: &tablestore.ReservedThroughput{},
 		})
 		return err
-	})
+	}))
 }
 
 // CheckTable returns an error that says what is wrong where a table does not
 // have the key, the versions or the lifetime that oncegate relies on.
 func (t *Tablestore) CheckTable(ctx context.Context, table Table) error {
 	var resp *tablestore.DescribeTableResponse
-	err := t.call(ctx, "DescribeTable", func(c *tablestore.TableStoreClient) (err error) {
+	err := about(table.Name, t.call(ctx, "DescribeTable", func(c *tablestore.TableStoreClient) (err error) {
 		resp, err = c.DescribeTable(&tablestore.DescribeTableRequest{TableName: table.Name})
 		return err
-	})
+	}))
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,13 @@ type Credential struct {
 	AccessKeySecret string
 	SecurityToken   string    // empty for a long-lived key
 	Expires         time.Time // zero: never
+	Identity        *Identity // whom it belongs to; nil: to nobody in particular, who may do everything
+}
+
+// Allows says whether policies let the credential's identity do something. In
+// the stand-ins a credential without an identity may do everything.
+func (c Credential) Allows(a Access) bool {
+	return c.Identity == nil || Evaluate(c.Identity.Policies, a) == Allow
 }
 
 // Credentials is the set that the stand-ins accept. The zero value accepts
@@ -24,11 +31,14 @@ type Credentials struct {
 
 // Issue makes a new STS credential that is accepted from now until expires
 // (zero: until it is revoked).
-func (c *Credentials) Issue(expires time.Time) Credential {
+func (c *Credentials) Issue(expires time.Time) Credential { return c.IssueTo(nil, expires) }
+
+// IssueTo is Issue for an identity, whose policies hold for every call.
+func (c *Credentials) IssueTo(id *Identity, expires time.Time) Credential {
 	var b [24]byte
 	_, _ = rand.Read(b[:])
 	h := hex.EncodeToString(b[:])
-	cred := Credential{"STS." + h[:16], h[16:32], "token-" + h[32:], expires}
+	cred := Credential{"STS." + h[:16], h[16:32], "token-" + h[32:], expires, id}
 	c.Add(cred)
 	return cred
 }

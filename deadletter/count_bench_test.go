@@ -1,0 +1,101 @@
+package deadletter
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/cloudtest"
+)
+
+const benchGroups = 10_000
+
+// benchLetters is a million, or what ONCEGATE_BENCH_LETTERS says.
+func benchLetters() int {
+	if n, err := strconv.Atoi(os.Getenv("ONCEGATE_BENCH_LETTERS")); err == nil {
+		return n
+	}
+	return 1_000_000
+}
+
+// benchServer is what the process that holds the table tells its parent.
+type benchServer struct {
+	Endpoint   string
+	Credential cloudtest.Credential
+}
+
+// TestServeManyLetters is the process of BenchmarkCount that holds the table, so
+// that the memory measured there is the client's alone.
+func TestServeManyLetters(t *testing.T) {
+	if os.Getenv("ONCEGATE_BENCH_SERVE") == "" {
+		t.Skip("the other half of BenchmarkCount")
+	}
+	w := newWorldOf(t)
+	crowd{letters: benchLetters(), groups: benchGroups}.load(t, w.ots, w.cred)
+	if err := w.ots.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer w.ots.Close()
+	raw, _ := json.Marshal(benchServer{w.ots.Endpoint(), w.cred})
+	fmt.Printf("\n%s\n", raw)
+	_, _ = io.ReadAll(os.Stdin)
+}
+
+// BenchmarkCount counts a million letters in 10,000 groups, in another process
+// behind a socket:
+//
+//	go test ./deadletter -run '^$' -bench Count -benchtime 1x
+func BenchmarkCount(b *testing.B) {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestServeManyLetters$", "-test.timeout=30m")
+	cmd.Env = append(os.Environ(), "ONCEGATE_BENCH_SERVE=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		in.Close()
+		_ = cmd.Wait()
+	}()
+	var server benchServer
+	for lines := bufio.NewScanner(out); server.Endpoint == "" && lines.Scan(); {
+		_ = json.Unmarshal(lines.Bytes(), &server)
+	}
+	d := newWorldOf(b).desk
+	store, err := aliyun.NewTablestore(server.Endpoint, "oncegate", aliyun.Options{Credentials: func(context.Context) (aliyun.Credentials, error) {
+		return aliyun.Credentials{
+			AccessKeyID: server.Credential.AccessKeyID, AccessKeySecret: server.Credential.AccessKeySecret, SecurityToken: server.Credential.SecurityToken,
+		}, nil
+	}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	d.Letters = letter.NewTable(store)
+	d.Now = time.Now
+	p := newPeak()
+	letters := benchLetters()
+	for b.Loop() {
+		c, err := d.Count(b.Context(), EachOptions{Progress: p.sample})
+		if err != nil || c.Basis.Letters != letters || len(c.Groups) != benchGroups || c.Closed[letter.FinalDiscarded] != letters/10 {
+			b.Fatal(c.Basis, len(c.Groups), c.Closed, err)
+		}
+	}
+	b.ReportMetric(float64(letters)/(b.Elapsed().Seconds()/float64(b.N)), "letters/s")
+	b.ReportMetric(float64(p.megabytes()), "peak-live-MB")
+	b.ReportMetric(float64(p.heap>>20), "peak-heap-MB")
+}

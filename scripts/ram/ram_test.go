@@ -1,0 +1,104 @@
+package ram
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/oncegate/oncegate/internal/cloudtest"
+)
+
+var values = Values{
+	Region: cloudtest.Region, Account: cloudtest.AccountID, Instance: "oncegate", Bucket: "oncegate-local", Function: "oncegate-tasks",
+}
+
+func render(t *testing.T, role Role) []byte {
+	t.Helper()
+	doc, err := Document(role, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// actions are the spelling of what documents may name: a service may compare
+// with regard to case or without, so none but these pass.
+var actions = strings.Fields(`
+	ots:GetRow ots:GetRange ots:PutRow ots:UpdateRow ots:DeleteRow ots:BatchWriteRow ots:*Row
+	ots:CreateTable ots:UpdateTable ots:DescribeTable ots:ListTable ots:InsertInstance ots:GetInstance
+	oss:GetObject oss:GetObjectVersion oss:PutObject oss:PutObjectTagging oss:DeleteObject oss:ListObjects oss:* oss:*Object*
+	oss:PutBucket oss:GetBucketInfo oss:ListBuckets oss:PutBucketVersioning oss:GetBucketVersioning
+	oss:PutBucketLifecycle oss:GetBucketLifecycle oss:PutBucketEncryption oss:GetBucketEncryption
+	fc:InvokeFunction fc:GetAlias fc:Create* fc:Get* fc:List* fc:Update* fc:Put* fc:Publish*
+	eventbridge:Create* eventbridge:Get* eventbridge:List* eventbridge:Update* eventbridge:Delete* eventbridge:PutTargets
+	mns:*Queue* ros:* ram:PassRole`)
+
+func TestEveryRoleHasADocumentThatRAMWouldTake(t *testing.T) {
+	for _, role := range Roles {
+		doc := render(t, role)
+		if len(doc) > 2048 {
+			t.Errorf("%s: %d characters", role, len(doc))
+		}
+		if _, err := cloudtest.ParsePolicy(doc); err != nil {
+			t.Errorf("%s: %v", role, err)
+		}
+		var read struct {
+			Statement []struct{ Action, Resource any }
+		}
+		if err := json.Unmarshal(doc, &read); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range read.Statement {
+			for _, a := range list(s.Action) {
+				if !slices.Contains(actions, a) {
+					t.Errorf("%s: action %s is in no list", role, a)
+				}
+			}
+		}
+	}
+	entries, err := documents.ReadDir(".")
+	if err != nil || len(entries) != len(Roles) {
+		t.Errorf("%d documents for %d roles, %v", len(entries), len(Roles), err)
+	}
+}
+
+func list(v any) []string {
+	if s, ok := v.(string); ok {
+		return []string{s}
+	}
+	var out []string
+	for _, one := range v.([]any) {
+		out = append(out, one.(string))
+	}
+	return out
+}
+
+func TestAValueThatCouldWidenAResourceIsRefused(t *testing.T) {
+	for name, spoil := range map[string]func(*Values){
+		"no region":            func(v *Values) { v.Region = "" },
+		"no account":           func(v *Values) { v.Account = "" },
+		"any instance":         func(v *Values) { v.Instance = "*" },
+		"part of an instance":  func(v *Values) { v.Instance = "once?ate" },
+		"a bucket and a quote": func(v *Values) { v.Bucket = `b","*` },
+		"a function's path":    func(v *Values) { v.Function = "f/*" },
+		"all content":          func(v *Values) { v.Content = "*" },
+		"content of any room":  func(v *Values) { v.Content = "*/content/*" },
+		"a star amid content":  func(v *Values) { v.Content = "room/*/x" },
+		"a placeholder":        func(v *Values) { v.Function = "${bucket}" },
+	} {
+		v := values
+		spoil(&v)
+		if doc, err := Document(Replayer, v); err == nil {
+			t.Errorf("%s: %s", name, doc)
+		}
+	}
+	if _, err := Document("admin", values); err == nil {
+		t.Error("a role without a document has one")
+	}
+	v := values
+	v.Content = "articles/drafts/*"
+	if doc, err := Document(Function, v); err != nil || !strings.Contains(string(doc), ":articles/drafts/*") {
+		t.Errorf("%s %v", doc, err)
+	}
+}
