@@ -43,7 +43,7 @@ unexplained or a sum does not balance.`,
 				return err
 			}
 			defer folder.discard()
-			r, done, err := a.openReplays(ctx, flowsFile)
+			r, done, err := a.openReplays(ctx, flowsFile, "")
 			if err != nil {
 				return err
 			}
