@@ -84,7 +84,7 @@ func nextStep(g *Group, verified bool) []string {
 		all = append(all, "oncegate dlq repair verify "+g.Fingerprint)
 	}
 	if g.Open[deadletter.ReplayCandidate] > 0 || g.Open[deadletter.RepairRequired] > 0 && verified {
-		all = append(all, "oncegate dlq plan create "+g.Fingerprint)
+		all = append(all, "oncegate dlq plan "+g.Fingerprint+" --reason TEXT")
 	}
 	if g.Open[deadletter.SkipCompleted] > 0 {
 		all = append(all, "oncegate dlq sweep")

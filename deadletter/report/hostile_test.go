@@ -154,6 +154,14 @@ func TestVisibleShowsWhatItTakes(t *testing.T) {
 	}
 }
 
+func TestACodeSpanOfMarkdownCannotBeLeft(t *testing.T) {
+	for in, want := range map[string]string{"a`b|c": "`a\\x60b\\x7cc`", "": "-", "TIMEOUT": "`TIMEOUT`"} {
+		if got := code(in); got != want {
+			t.Errorf("%q: got %s", in, got)
+		}
+	}
+}
+
 func FuzzVisible(f *testing.F) {
 	for _, a := range attacks {
 		f.Add(a)

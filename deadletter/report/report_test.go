@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
@@ -95,7 +97,7 @@ func TestStoredDecisionsAreCountedAndTheirTimesMakeNoRules(t *testing.T) {
 func TestABatchThatDoesNotBalanceIsFlagged(t *testing.T) {
 	w := newWorld(t)
 	w.plan("rp-1", plan.StateDone, letter.CodeTimeout, "fc:worker", []plan.Outcome{plan.OutcomeSucceeded, plan.OutcomeSucceeded}, []int64{3}, func(p *plan.Plan) {
-		p.Count = 3 // one more than there are
+		p.Count, p.Counts = 3, plan.Counts{} // one more than there are
 	})
 	w.plan("rp-2", plan.StateDone, letter.CodeTimeout, "fc:worker", []plan.Outcome{"lost"}, []int64{1}, nil)
 	f, r := write(t, w.source(), nil)
@@ -355,17 +357,54 @@ func TestTheSummaryHasTheNumbersAndNoEvent(t *testing.T) {
 
 func TestGatesAreShownOfOpenLettersAlone(t *testing.T) {
 	f, _ := write(t, busy(t).source(), nil)
-	fp := letter.Fingerprint(letter.CodeTimeout, "fc:worker")
+	fp := letter.Fingerprint(letter.CodeAccessDenied, "model:qwen-max") // 8 are open, 2 have ended
 	page := text(f, "groups/"+fp+".html")
-	if !strings.Contains(page, "nobody has approved the plan") || strings.Count(page, "<caption>Gates") != strings.Count(page, "decision now") {
+	if !strings.Contains(page, "nobody has approved the plan") || strings.Count(page, "<article") != 10 || strings.Count(page, "<caption>Gates") != strings.Count(page, "decision now") {
 		t.Error("gate tables and open letters are not as many")
 	}
-	if !strings.Contains(page, "20</data>") && !strings.Contains(page, "shows 20 of") {
-		t.Error("the page does not say how many it shows")
+	timeout := text(f, "groups/"+letter.Fingerprint(letter.CodeTimeout, "fc:worker")+".html")
+	if !strings.Contains(timeout, "shows 20 of <data value=\"49\"") || !strings.Contains(timeout, "oncegate dlq events 3edcecc95052") {
+		t.Error("the page does not say how many it shows, and what lists all")
 	}
 	f, _ = write(t, busy(t).source(), func(o *Options) { o.Gates = nil })
 	if strings.Contains(text(f, "groups/"+fp+".html"), "Gates") {
 		t.Error("gates are shown that nobody asked")
+	}
+}
+
+// logged is a source with audit rows, the newest first or last.
+type logged struct {
+	generated
+	rows      int
+	backwards bool
+}
+
+func (l logged) Audit(_ context.Context, each func(deadletter.Audit) error) error {
+	for i := range l.rows {
+		if l.backwards {
+			i = l.rows - 1 - i
+		}
+		a := deadletter.Audit{ID: fmt.Sprint(i), At: asOf.Add(-time.Duration(i) * time.Second), Action: deadletter.ActionReplay, Reason: fmt.Sprintf("row-%d.", i)}
+		if err := each(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestTheLatestAuditRowsAreShownNewestFirst(t *testing.T) {
+	for _, backwards := range []bool{false, true} {
+		f, r := write(t, logged{rows: maxAudit + 100, backwards: backwards}, nil)
+		if r.Audit.Rows != maxAudit+100 || r.Audit.Shown != maxAudit || r.Audit.ByAction["replay"] != maxAudit+100 {
+			t.Errorf("got %+v", r.Audit)
+		}
+		first := text(f, "audit.html")
+		if i, j := strings.Index(first, "row-0."), strings.Index(first, "row-1."); i < 0 || j < i {
+			t.Error("the newest is not first")
+		}
+		if last := text(f, "audit-5.html"); !strings.Contains(last, fmt.Sprintf("row-%d.", maxAudit-1)) || strings.Contains(last, fmt.Sprintf("row-%d.", maxAudit)) {
+			t.Error("the last page ends with another row")
+		}
 	}
 }
 
