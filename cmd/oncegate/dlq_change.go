@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,39 +36,54 @@ letter with one more sighting. What can't be read is kept as it is.`,
   oncegate dlq ingest export.jsonl --flow order.create`,
 		Args: cobra.ExactArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
-			messages, err := a.readMessages(args[0])
+			each, err := a.messages(args[0])
 			if err != nil {
 				return err
 			}
-			var items []deadletter.Item
-			for _, m := range messages {
-				items = append(items, deadletter.Split(m)...)
+			total := 0
+			if err := each(func(m []byte) error { total += len(deadletter.Split(m)); return nil }); err != nil {
+				return err
+			}
+			if total == 0 {
+				return usageErrorf("%s holds nothing", args[0])
 			}
 			d, done, err := a.openDesk(flowsFile)
 			if err != nil {
 				return err
 			}
 			defer done()
-			do, err := a.confirm(change, fmt.Sprintf("take in %d dead-lettered events", len(items)))
+			do, err := a.confirm(change, fmt.Sprintf("take in %d dead-lettered events", total))
 			if err != nil {
 				return err
 			}
-			views := []letterView{}
-			for i, item := range items {
-				var j deadletter.Judgement
-				if do {
-					j, err = d.Ingest(ctx, item, flowName)
-				} else {
-					j, err = d.Preview(ctx, item, flowName)
-				}
-				if err != nil {
-					return fmt.Errorf("event %d of %d: %w", i+1, len(items), err)
-				}
-				v := letterOf(j)
-				v.Sightings = max(v.Sightings, 1)
-				views = append(views, v)
+			take, n, p := d.Preview, 0, letterPrinter{a: a}
+			if do {
+				take = d.Ingest
 			}
-			return a.printLetters(views, true)
+			if err := each(func(m []byte) error {
+				for _, item := range deadletter.Split(m) {
+					if err := ctx.Err(); err != nil {
+						return err
+					}
+					n++
+					j, err := take(ctx, item, flowName)
+					if err != nil {
+						return fmt.Errorf("event %d of %d: %w", n, total, err)
+					}
+					if n%1000 == 0 {
+						fmt.Fprintf(a.err, "%d of %d events ...\n", n, total)
+					}
+					v := letterOf(j)
+					v.Sightings = max(v.Sightings, 1)
+					if err := p.add(v); err != nil {
+						return err
+					}
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+			return p.end(true)
 		}),
 	}
 	cmd.Flags().StringVar(&flowName, "flow", "", "the flow of plain records that name none")
@@ -74,6 +91,45 @@ letter with one more sighting. What can't be read is kept as it is.`,
 	a.deskFlags(cmd, &flowsFile)
 	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
 	return cmd
+}
+
+// messages walks the messages of a file, again and again: a .jsonl file line by
+// line, so that its size does not matter, anything else as a whole.
+func (a *app) messages(name string) (func(func([]byte) error) error, error) {
+	if name == "-" || !strings.HasSuffix(name, ".jsonl") {
+		all, err := a.readMessages(name)
+		return func(each func([]byte) error) error {
+			for _, m := range all {
+				if err := each(m); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, err
+	}
+	return func(each func([]byte) error) error {
+		f, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("read dead letters: %w", err)
+		}
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		lines.Buffer(make([]byte, 0, 64<<10), maxFile)
+		for lines.Scan() {
+			if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
+				if err := each(line); err != nil {
+					return err
+				}
+			}
+		}
+		if errors.Is(lines.Err(), bufio.ErrTooLong) {
+			return fmt.Errorf("read dead letters: a line of %s is longer than %d MiB", name, maxFile>>20)
+		}
+		if err := lines.Err(); err != nil {
+			return fmt.Errorf("read dead letters: %w", err)
+		}
+		return nil
+	}, nil
 }
 
 // readMessages reads one message, or one a line where every line is a value of
