@@ -266,3 +266,20 @@ func TestAFailureAfterTheRepairVoidsTheEvidenceForTheWholeGroup(t *testing.T) {
 		t.Fatalf("planned again on the old evidence: %v %+v", err, d.Excluded)
 	}
 }
+
+func TestS50ACallerWithoutTheRightPausesTheRunAndBurnsNoItem(t *testing.T) {
+	w := newReplayWorld(t)
+	p := w.make(w.letters(4))
+	ids := w.order(p)
+	w.function.script[ids[1]] = "caller is denied"
+	w.approve(p, "amy")
+	p, err := w.run(p)
+	if !errors.Is(err, ErrPaused) || !strings.Contains(p.StopReason, "missing right") || !w.outcomes(p)[ids[1]].SentAt.IsZero() || len(w.function.calls) != 1 {
+		t.Fatal(err, p.StopReason, w.function.calls)
+	}
+	w.function.script[ids[1]] = ""
+	if p, err = w.run(p); err != nil || p.Counts.Succeeded != 4 {
+		t.Fatal(err, p.Counts)
+	}
+	w.balanced(p)
+}

@@ -73,6 +73,9 @@ func (f *function) Invoke(ctx context.Context, qualifier string, e plan.Envelope
 	if what == "platform throttles" {
 		return Answer{}, &CallError{Reason: "throttled", Throttled: true, RetryAfter: 7 * time.Second}
 	}
+	if what == "caller is denied" {
+		return Answer{}, &CallError{Reason: "missing right: fc:InvokeFunction", Denied: true}
+	}
 	if what == "no such version" {
 		return Answer{}, &CallError{Reason: "the function has no version " + qualifier}
 	}
