@@ -82,13 +82,9 @@ func (d *Desk) read(item Item, flowName string) (l letter.Letter, raw []byte, un
 	l.EventID, l.EventSource, l.EventTime = e.ID(), e.Source(), e.Time()
 	f := d.Flows.Find(e)
 	if f == nil {
-		payload, _ := e.Payload()
-		digest, err := idempotency.Digest(payload)
+		digest := idempotency.Digest(e.Payload())
 		if e.Binary != nil {
-			digest, err = idempotency.DigestBinary(e.Binary), nil
-		}
-		if err != nil {
-			digest = "raw:" + l.RawSHA256
+			digest = idempotency.DigestBinary(e.Binary)
 		}
 		l.ID = letter.ID(l.EventSource, l.EventID, digest)
 		return l, raw, ""
@@ -96,9 +92,8 @@ func (d *Desk) read(item Item, flowName string) (l letter.Letter, raw []byte, un
 	l.Flow = f.Name
 	digest := "raw:" + l.RawSHA256
 	if in, err := f.Input(e); err == nil {
-		if own, err := f.Digest(in); err == nil {
-			digest, l.InputDigest = own, own
-		}
+		l.InputDigest = f.Digest(in)
+		digest = l.InputDigest
 		if key, err := f.Key(in, d.KeySecret); err == nil {
 			l.Key, l.KeyRule = key.Hex, f.KeyRuleID(d.KeySecret)
 		}

@@ -261,16 +261,12 @@ func (d *Desk) derive(ctx context.Context, j Judgement) (Judgement, *flows.Flow,
 	if err != nil {
 		return j, nil, nil
 	}
-	digest, err := f.Digest(in)
-	if err != nil {
-		return j, nil, nil
-	}
 	key, err := f.Key(in, d.KeySecret)
 	if err != nil {
 		return j, nil, nil
 	}
 	l := j.Letter
-	l.Key, l.InputDigest, l.KeyRule = key.Hex, digest, f.KeyRuleID(d.KeySecret)
+	l.Key, l.InputDigest, l.KeyRule = key.Hex, f.Digest(in), f.KeyRuleID(d.KeySecret)
 	judged, err := d.Judge(ctx, l)
 	return judged, f, err
 }

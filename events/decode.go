@@ -10,7 +10,6 @@ package events
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"mime"
 	"strings"
@@ -64,26 +63,57 @@ type Event struct {
 	event.Event
 	// Raw is what arrived, unchanged.
 	Raw []byte
-	// Tree is the whole event as package strictjson reads it; base64 data that
-	// is declared as JSON stands decoded under "data".
-	Tree map[string]any
 	// Binary holds the decoded data_base64 where it is not JSON, else nil.
 	Binary []byte
 	// TimeText is the time attribute as sent. Time() is zero where it could not
 	// be understood: an event is never refused for its time.
 	TimeText string
+
+	members []member
+	payload strictjson.Value
 }
 
-// Payload is the event's data; ok is false where there is none. Binary data has
-// no JSON payload.
-func (e *Event) Payload() (data any, ok bool) {
-	data, ok = e.Tree["data"]
-	return data, ok
+// member is one member of the event's object, as it stands in Raw.
+type member struct {
+	name  string
+	value strictjson.Value
+}
+
+// Payload is the event's data. Binary data has no JSON payload; base64 data that
+// is declared as JSON stands here decoded.
+func (e *Event) Payload() strictjson.Value { return e.payload }
+
+// Member returns a member of the event by its name: an attribute, or the payload
+// under "data".
+func (e *Event) Member(name string) strictjson.Value {
+	if name == "data" {
+		return e.payload
+	}
+	for _, m := range e.members {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return strictjson.Value{}
+}
+
+// Tree builds the whole event as package strictjson reads it, with the payload
+// under "data".
+func (e *Event) Tree() map[string]any {
+	tree := make(map[string]any, len(e.members))
+	for _, m := range e.members {
+		tree[m.name] = m.value.Any()
+	}
+	delete(tree, "data")
+	if e.payload.Exists() {
+		tree["data"] = e.payload.Any()
+	}
+	return tree
 }
 
 // Extension returns an extension attribute as text, "" if it is missing or no string.
 func (e *Event) Extension(name string) string {
-	s, _ := e.Tree[name].(string)
+	s, _ := e.Member(name).Text()
 	return s
 }
 
@@ -92,7 +122,7 @@ func Decode(raw []byte) (*Event, error) {
 	if len(raw) > MaxSize {
 		return nil, &DecodeError{Reason: ReasonTooLarge}
 	}
-	tree, members, err := strictjson.ParseObject(raw)
+	whole, err := strictjson.CheckObject(raw)
 	if err != nil {
 		var syn *strictjson.SyntaxError
 		if errors.As(err, &syn) && syn.Reason == strictjson.NotObject {
@@ -100,110 +130,112 @@ func Decode(raw []byte) (*Event, error) {
 		}
 		return nil, &DecodeError{ReasonNotJSON, strings.TrimPrefix(err.Error(), "parse json: ")}
 	}
-	e := &Event{Event: event.New(event.CloudEventsVersionV1), Raw: raw, Tree: tree}
+	e := &Event{Event: event.New(event.CloudEventsVersionV1), Raw: raw, members: make([]member, 0, 16)}
+	whole.Members(func(name []byte, v strictjson.Value) {
+		e.members = append(e.members, member{string(strictjson.Unquote(name)), v})
+		if n := len(e.members) - 1; e.members[n].name == "data" {
+			e.payload = v
+		}
+	})
 	if reason := e.setAttributes(); reason != "" {
 		return nil, &DecodeError{Reason: reason}
 	}
-	if reason := e.setData(members["data"]); reason != "" {
+	if reason := e.setData(); reason != "" {
 		return nil, &DecodeError{Reason: reason}
 	}
 	return e, nil
 }
 
 func (e *Event) setAttributes() Reason {
-	if v, _ := e.Tree["specversion"].(string); v != event.CloudEventsVersionV1 {
+	if e.Extension("specversion") != event.CloudEventsVersionV1 {
 		return ReasonSpecVersion
 	}
-	texts := map[string]string{}
-	for name, v := range e.Tree {
-		if s, ok := v.(string); ok && name != "data" && name != "data_base64" {
-			texts[name] = s
-		}
-	}
-	for _, name := range []string{"id", "source", "type", "subject"} {
-		if len(texts[name]) > maxAttribute {
-			return ReasonAttributeLen
-		}
+	id, source, kind, subject := e.Extension("id"), e.Extension("source"), e.Extension("type"), e.Extension("subject")
+	if max(len(id), len(source), len(kind), len(subject)) > maxAttribute {
+		return ReasonAttributeLen
 	}
 	// The SDK trims blanks, so what it made of a text is what is judged.
-	e.SetID(texts["id"])
+	e.SetID(id)
 	if e.ID() == "" || e.FieldErrors["id"] != nil {
 		return ReasonID
 	}
-	e.SetSource(texts["source"])
-	if strings.TrimSpace(texts["source"]) == "" || e.FieldErrors["source"] != nil {
+	e.SetSource(source)
+	if strings.TrimSpace(source) == "" || e.FieldErrors["source"] != nil {
 		return ReasonSource
 	}
-	e.SetType(texts["type"])
+	e.SetType(kind)
 	if e.Type() == "" || e.FieldErrors["type"] != nil {
 		return ReasonType
 	}
-	if s := texts["subject"]; s != "" {
-		e.SetSubject(s)
+	if subject != "" {
+		e.SetSubject(subject)
 	}
-	if s := texts["datacontenttype"]; s != "" {
-		e.SetDataContentType(s)
-	}
-	if s := texts["dataschema"]; s != "" {
-		e.SetDataSchema(s)
-	}
-	e.TimeText = texts["time"]
-	if t, ok := parseTime(e.TimeText); ok {
-		e.SetTime(t)
-	}
-	for name, v := range e.Tree {
-		switch name {
-		case "specversion", "id", "source", "type", "subject", "datacontenttype", "dataschema", "time", "data", "data_base64":
-			continue
-		}
-		switch v := v.(type) {
-		case string:
-			e.SetExtension(name, v)
-		case bool:
-			e.SetExtension(name, v)
-		case json.Number:
-			// As text: the SDK would cut 1.5 to 1.
-			e.SetExtension(name, string(v))
+	for _, m := range e.members {
+		switch m.name {
+		case "specversion", "id", "source", "type", "subject", "data", "data_base64":
+		case "datacontenttype":
+			if s, _ := m.value.Text(); s != "" {
+				e.SetDataContentType(s)
+			}
+		case "dataschema":
+			if s, _ := m.value.Text(); s != "" {
+				e.SetDataSchema(s)
+			}
+		case "time":
+			e.TimeText, _ = m.value.Text()
+			if t, ok := parseTime(e.TimeText); ok {
+				e.SetTime(t)
+			}
+		default:
+			e.extend(m.name, m.value)
 		}
 	}
-	// An attribute that the SDK finds odd stays in Tree and Raw; it is no reason
-	// to lose the event.
+	// An attribute that the SDK finds odd stays in Raw; it is no reason to lose
+	// the event.
 	e.FieldErrors = nil
 	return ""
 }
 
-func (e *Event) setData(rawData []byte) Reason {
-	coded, isBase64 := e.Tree["data_base64"]
-	if coded == nil {
-		isBase64 = false
+func (e *Event) extend(name string, v strictjson.Value) {
+	switch v.Kind() {
+	case '"':
+		s, _ := v.Text()
+		e.SetExtension(name, s)
+	case 't', 'f':
+		e.SetExtension(name, v.Kind() == 't')
+	case '0':
+		// As text: the SDK would cut 1.5 to 1.
+		e.SetExtension(name, string(v.Raw()))
 	}
-	if isBase64 {
-		if e.Tree["data"] != nil {
+}
+
+func (e *Event) setData() Reason {
+	coded := e.Member("data_base64")
+	if coded.Exists() && coded.Kind() != 'n' {
+		if e.payload.Exists() && e.payload.Kind() != 'n' {
 			return ReasonTwoData
 		}
-		text, _ := coded.(string)
+		text, ok := coded.Text()
 		data, err := base64.StdEncoding.DecodeString(text)
-		if err != nil || coded != text {
+		if err != nil || !ok {
 			return ReasonBase64
 		}
 		e.DataEncoded, e.DataBase64 = data, true
+		e.payload = strictjson.Value{}
 		if !declaredJSON(e.DataContentType()) {
-			delete(e.Tree, "data")
 			e.Binary = data
 			return ""
 		}
-		v, err := strictjson.Parse(data)
-		if err != nil {
+		if e.payload, err = strictjson.Check(data); err != nil {
 			return ReasonBase64JSON
 		}
-		e.Tree["data"] = v
 		return ""
 	}
-	if text, ok := e.Tree["data"].(string); ok && e.DataContentType() != "" && !declaredJSON(e.DataContentType()) {
+	if text, ok := e.payload.Text(); ok && e.DataContentType() != "" && !declaredJSON(e.DataContentType()) {
 		e.DataEncoded = []byte(text)
 		return ""
 	}
-	e.DataEncoded = rawData
+	e.DataEncoded = e.payload.Raw()
 	return ""
 }
 

@@ -18,7 +18,7 @@ type Change struct {
 // Diff lists what a migration has changed, by path.
 func Diff(before, after *events.Event) []Change {
 	var all []Change
-	diff(before.Tree, after.Tree, "", &all)
+	diff(before.Tree(), after.Tree(), "", &all)
 	slices.SortFunc(all, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	return all
 }

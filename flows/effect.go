@@ -59,7 +59,7 @@ func (d *DeclaredEffect) fieldsOf(taskKey string, in *Input) []idempotency.Field
 	for _, k := range d.fields {
 		field := idempotency.Field{Name: k.name, Value: k.constant, Sensitive: k.sensitive}
 		if k.path != nil {
-			field.Value, _ = k.path.find(in.tree)
+			field.Value = k.path.find(in).Any()
 		}
 		fields = append(fields, field)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/strictjson"
 )
 
 // Flow is one checked entry of flows.yaml.
@@ -40,6 +41,7 @@ type Flow struct {
 	payload     *wrapped
 	key         []keyField
 	ignore      []path
+	without     []strictjson.Path // what noInput returns
 	content     *reference
 	schema      *dataSchema
 }
@@ -60,8 +62,7 @@ type keyField struct {
 // Matches reports whether an event belongs to the flow.
 func (f *Flow) Matches(e *events.Event) bool {
 	for _, c := range f.match {
-		v, _ := c.path.find(e.Tree)
-		s, ok := v.(string)
+		s, ok := c.path.find(e).Text()
 		if !ok || !slices.Contains(c.want, s) {
 			return false
 		}
@@ -71,8 +72,7 @@ func (f *Flow) Matches(e *events.Event) bool {
 
 // Environment is the event's environment, "" where it names none.
 func (f *Flow) Environment(e *events.Event) string {
-	v, _ := f.environment.find(e.Tree)
-	s, _ := v.(string)
+	s, _ := f.environment.find(e).Text()
 	return s
 }
 
@@ -82,7 +82,7 @@ func (f *Flow) Key(in *Input, secret []byte) (idempotency.Key, error) {
 	for i, k := range f.key {
 		fields[i] = idempotency.Field{Name: k.name, Value: k.constant, Sensitive: k.sensitive}
 		if k.path != nil {
-			fields[i].Value, _ = k.path.find(in.tree)
+			fields[i].Value = k.path.find(in).Any()
 		}
 	}
 	return idempotency.DeriveKey(fields, secret)
@@ -90,21 +90,22 @@ func (f *Flow) Key(in *Input, secret []byte) (idempotency.Key, error) {
 
 // Digest is the input digest: the payload less the key's own paths and the
 // ignored ones. Two events of one key with different digests are a conflict.
-func (f *Flow) Digest(in *Input) (string, error) {
+func (f *Flow) Digest(in *Input) string {
 	if in.Binary != nil {
-		return idempotency.DigestBinary(in.Binary), nil
+		return idempotency.DigestBinary(in.Binary)
 	}
-	return idempotency.Digest(prune(in.Payload, f.inputPaths()))
+	return idempotency.Digest(in.data, f.without...)
 }
 
-func (f *Flow) inputPaths() []path {
+// noInput leads, within the data, to what the key and the ignored paths name.
+func (f *Flow) noInput() []strictjson.Path {
 	paths := slices.Clone(f.ignore)
 	for _, k := range f.key {
 		if k.path != nil {
 			paths = append(paths, *k.path)
 		}
 	}
-	return paths
+	return inData(paths)
 }
 
 // MatchRule is what an event must hold, as text.

@@ -3,7 +3,6 @@ package flows
 import (
 	"encoding/base64"
 	"errors"
-	"maps"
 	"strings"
 
 	"github.com/oncegate/oncegate/events"
@@ -13,12 +12,27 @@ import (
 // Input is what a flow sees of an event: its data, or what a source has wrapped
 // inside it.
 type Input struct {
-	// Payload is the JSON payload as package strictjson reads it; Binary holds
-	// the bytes of a payload that is not JSON.
-	Payload any
-	Binary  []byte
+	// Binary holds the bytes of a payload that is not JSON.
+	Binary []byte
 
-	tree map[string]any // the event with Payload under "data"
+	event   *events.Event
+	wrapped bool             // data is not what stands in the event
+	data    strictjson.Value // missing where the payload is binary, or there is none
+}
+
+// Payload builds the JSON payload as package strictjson reads it, nil where
+// there is none. Each call builds one of its own.
+func (in *Input) Payload() any { return in.data.Any() }
+
+// Member returns a member of the event, with the payload under "data".
+func (in *Input) Member(name string) strictjson.Value {
+	switch {
+	case name == "data":
+		return in.data
+	case in.wrapped && name == "data_base64":
+		return strictjson.Value{}
+	}
+	return in.event.Member(name)
 }
 
 // Ways to reach a payload that a source wraps.
@@ -48,17 +62,14 @@ var (
 // payload; its text holds nothing of the event.
 func (f *Flow) Input(e *events.Event) (*Input, error) {
 	if f.payload == nil {
-		payload, _ := e.Payload()
-		return &Input{Payload: payload, Binary: e.Binary, tree: e.Tree}, nil
+		return &Input{Binary: e.Binary, event: e, data: e.Payload()}, nil
 	}
-	v, _ := f.payload.path.find(e.Tree)
-	text, ok := v.(string)
+	found := f.payload.path.find(e)
+	text, ok := found.Text()
 	if !ok {
 		return nil, errNotWrapped
 	}
-	in := &Input{tree: maps.Clone(e.Tree)}
-	delete(in.tree, "data")
-	delete(in.tree, "data_base64")
+	in := &Input{event: e, wrapped: true}
 	raw := []byte(text)
 	if f.payload.decode == decodeBase64 || f.payload.decode == decodeBase64JSON {
 		var err error
@@ -69,16 +80,14 @@ func (f *Flow) Input(e *events.Event) (*Input, error) {
 	switch f.payload.decode {
 	case decodeBase64:
 		in.Binary = raw
-		return in, nil
 	case decodeText:
-		in.Payload = text
+		in.data = found
 	default:
 		var err error
-		if in.Payload, err = strictjson.Parse(raw); err != nil {
+		if in.data, err = strictjson.Check(raw); err != nil {
 			return nil, errNotJSON
 		}
 	}
-	in.tree["data"] = in.Payload
 	return in, nil
 }
 
@@ -109,9 +118,9 @@ func (f *Flow) Content(in *Input) (c Content, ok bool, err error) {
 		if p == nil {
 			return "", false
 		}
-		v, _ := p.find(in.tree)
-		s, _ = v.(string)
-		return s, v != nil && v != ""
+		v := p.find(in)
+		s, isText := v.Text()
+		return s, v.Exists() && v.Kind() != 'n' && (s != "" || !isText)
 	}
 	object, _ := text(&f.content.object)
 	sum, hasSum := text(f.content.sha256)

@@ -243,6 +243,7 @@ func (c *checker) build(y flowYAML, processors map[string]Processor) *Flow {
 			f.ignore = append(f.ignore, p)
 		}
 	}
+	f.without = f.noInput()
 	return f
 }
 
@@ -266,33 +267,33 @@ func (c *checker) sample(f *Flow, text string) *events.Event {
 		c.fail("payload", "of the sample event: %v", err)
 		return nil
 	}
-	found := func(field string, tree map[string]any, p *path) {
+	found := func(field string, where members, p *path) {
 		if p == nil {
 			return
 		}
-		if _, ok := p.find(tree); !ok {
+		if !p.find(where).Exists() {
 			c.fail(field, "%q names nothing in the sample event", p.text)
 		}
 	}
-	found("environment", e.Tree, &f.environment)
+	found("environment", e, &f.environment)
 	for _, m := range f.match {
-		found("match", e.Tree, &m.path)
+		found("match", e, &m.path)
 	}
 	for _, k := range f.key {
-		found("key."+k.name, in.tree, k.path)
+		found("key."+k.name, in, k.path)
 	}
 	for _, p := range f.ignore {
-		found("input.ignore", in.tree, &p)
+		found("input.ignore", in, &p)
 	}
 	for _, d := range f.Effects {
 		for _, k := range d.fields {
-			found("effects."+d.Name+".fields."+k.name, in.tree, k.path)
+			found("effects."+d.Name+".fields."+k.name, in, k.path)
 		}
 	}
 	if f.content != nil {
-		found("content.object", in.tree, &f.content.object)
-		found("content.sha256", in.tree, f.content.sha256)
-		found("content.version_id", in.tree, f.content.versionID)
+		found("content.object", in, &f.content.object)
+		found("content.sha256", in, f.content.sha256)
+		found("content.version_id", in, f.content.versionID)
 	}
 	if len(c.problems) > 0 {
 		return nil
@@ -337,7 +338,7 @@ func between(all []*Flow) []error {
 func mayMatchBoth(a, b *Flow) bool {
 	for _, x := range a.match {
 		for _, y := range b.match {
-			if x.path.query.String() == y.path.query.String() && !slices.ContainsFunc(x.want, func(s string) bool { return slices.Contains(y.want, s) }) {
+			if slices.Equal(x.path.place, y.path.place) && !slices.ContainsFunc(x.want, func(s string) bool { return slices.Contains(y.want, s) }) {
 				return false
 			}
 		}

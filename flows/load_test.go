@@ -150,11 +150,7 @@ func TestDigestLeavesOutKeyAndIgnoredPaths(t *testing.T) {
 	f := s.Flows[0]
 	digest := func(data string) string {
 		t.Helper()
-		d, err := f.Digest(input(t, f, decode(t, `{"specversion":"1.0","id":"e","source":"s","type":"t","data":`+data+`}`)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
+		return f.Digest(input(t, f, decode(t, `{"specversion":"1.0","id":"e","source":"s","type":"t","data":`+data+`}`)))
 	}
 	base := digest(`{"no":"1","kind":"k","at":"x","list":[{"id":"i"},2]}`)
 	if got := digest(`{"list":[{"id":"other"},3],"at":"y","kind":"k","no":"2"}`); got != base {
@@ -174,10 +170,8 @@ func TestDigestLeavesOutKeyAndIgnoredPaths(t *testing.T) {
 	}
 	text := `{"specversion":"1.0","id":"e","source":"s","type":"t","data":{"no":"1","at":"x"}}`
 	e := decode(t, text)
-	if _, err := f.Digest(input(t, f, e)); err != nil {
-		t.Fatal(err)
-	}
-	if v, _ := e.Payload(); len(v.(map[string]any)) != 2 {
+	f.Digest(input(t, f, e))
+	if v, _ := e.Payload().Any().(map[string]any); len(v) != 2 {
 		t.Error("the digest changed the event")
 	}
 }

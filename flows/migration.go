@@ -182,7 +182,6 @@ func encode(v any) ([]byte, error) {
 
 // migrated is the event's data with the payload of the other version.
 func (f *Flow) migrated(parent *events.Event, m Migration) (any, error) {
-	// A tree of its own: the migration may change it in place.
 	e, err := events.Decode(parent.Raw)
 	if err != nil {
 		return nil, err
@@ -194,11 +193,12 @@ func (f *Flow) migrated(parent *events.Event, m Migration) (any, error) {
 	if in.Binary != nil {
 		return nil, errBinary
 	}
-	before, err := encode(in.Payload)
+	payload := in.Payload()
+	before, err := encode(payload)
 	if err != nil {
 		return nil, err
 	}
-	given := MigrationEvent{ID: e.ID(), Source: e.Source(), Type: e.Type(), Subject: e.Subject(), Payload: in.Payload}
+	given := MigrationEvent{ID: e.ID(), Source: e.Source(), Type: e.Type(), Subject: e.Subject(), Payload: payload}
 	made, err := m.Migrate(given)
 	if err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ func (f *Flow) migrated(parent *events.Event, m Migration) (any, error) {
 	if len(f.payload.path.steps) < 2 || f.payload.path.steps[0] != spec.Name("data") {
 		return nil, errors.New("the payload of this flow stands outside the event's data")
 	}
-	return with(e.Tree["data"], f.payload.path.steps[1:], text), nil
+	return with(e.Payload().Any(), f.payload.path.steps[1:], text), nil
 }
 
 // with returns a value in which the one that the steps name is another.

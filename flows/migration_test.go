@@ -121,10 +121,10 @@ func TestAMigrationReachesAPayloadThatASourceWraps(t *testing.T) {
 		t.Fatal(err)
 	}
 	in, err := f.Input(decoded(t, made))
-	if err != nil || in.Payload.(map[string]any)["language"] != "zh" || !strings.Contains(string(made), `"messageId":"m"`) {
+	if err != nil || in.Payload().(map[string]any)["language"] != "zh" || !strings.Contains(string(made), `"messageId":"m"`) {
 		t.Errorf("got %s %v", made, err)
 	}
-	if in, _ := f.Input(parent); in.Payload.(map[string]any)["language"] != nil {
+	if in, _ := f.Input(parent); in.Payload().(map[string]any)["language"] != nil {
 		t.Error("the parent was changed")
 	}
 }

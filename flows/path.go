@@ -6,13 +6,15 @@ import (
 
 	"github.com/theory/jsonpath"
 	"github.com/theory/jsonpath/spec"
+
+	"github.com/oncegate/oncegate/internal/strictjson"
 )
 
 // path is a JSONPath that names at most one value of an event.
 type path struct {
 	text  string
-	query *jsonpath.Path
 	steps []spec.Selector
+	place strictjson.Path // the steps, once more
 }
 
 var (
@@ -28,9 +30,19 @@ func parsePath(text string) (path, error) {
 	if q.Query().Singular() == nil {
 		return path{}, errNotSingular
 	}
-	p := path{text: text, query: q}
+	p := path{text: text}
 	for _, segment := range q.Query().Segments() {
 		p.steps = append(p.steps, segment.Selectors()...)
+	}
+	for _, step := range p.steps {
+		switch step := step.(type) {
+		case spec.Name:
+			p.place = append(p.place, strictjson.Step{Name: string(step)})
+		case spec.Index:
+			p.place = append(p.place, strictjson.Step{Index: int(step), Element: true})
+		default:
+			return path{}, errNotSingular
+		}
 	}
 	if len(p.steps) == 0 {
 		return path{}, errWholeEvent
@@ -38,66 +50,27 @@ func parsePath(text string) (path, error) {
 	return p, nil
 }
 
-// find returns the value that the path names; ok is false where there is none.
-func (p path) find(tree map[string]any) (v any, ok bool) {
-	nodes := p.query.Select(tree)
-	if len(nodes) == 0 {
-		return nil, false
-	}
-	return nodes[0], true
+// members is what paths are read from: an event, or what a flow sees of one.
+type members interface {
+	Member(name string) strictjson.Value
 }
 
-// prune returns the payload without the values that the paths name. Members of
-// objects go; elements of arrays become null, so that their neighbours keep
-// their places. The payload itself is not changed. Paths outside $.data name
-// nothing of it.
-func prune(payload any, paths []path) any {
+// find returns the value that the path names, a missing one where there is none.
+func (p path) find(in members) strictjson.Value {
+	if p.place[0].Element {
+		return strictjson.Value{} // an event is no array
+	}
+	return in.Member(p.place[0].Name).At(p.place[1:])
+}
+
+// inData returns those of the paths that name a part of the event's data, as
+// they lead there from the data.
+func inData(paths []path) []strictjson.Path {
+	var places []strictjson.Path
 	for _, p := range paths {
-		if len(p.steps) > 1 && p.steps[0] == spec.Name("data") {
-			payload = without(payload, p.steps[1:])
+		if len(p.place) > 1 && p.place[0].Name == "data" {
+			places = append(places, p.place[1:])
 		}
 	}
-	return payload
-}
-
-func without(v any, steps []spec.Selector) any {
-	switch step := steps[0].(type) {
-	case spec.Name:
-		object, ok := v.(map[string]any)
-		if !ok {
-			return v
-		}
-		child, ok := object[string(step)]
-		if !ok {
-			return v
-		}
-		copied := make(map[string]any, len(object))
-		for name, member := range object {
-			copied[name] = member
-		}
-		if len(steps) == 1 {
-			delete(copied, string(step))
-		} else {
-			copied[string(step)] = without(child, steps[1:])
-		}
-		return copied
-	case spec.Index:
-		array, ok := v.([]any)
-		i := int(step)
-		if i < 0 {
-			i += len(array)
-		}
-		if !ok || i < 0 || i >= len(array) {
-			return v
-		}
-		copied := append([]any(nil), array...)
-		if len(steps) == 1 {
-			copied[i] = nil
-		} else {
-			copied[i] = without(array[i], steps[1:])
-		}
-		return copied
-	default:
-		return v
-	}
+	return places
 }

@@ -207,7 +207,7 @@ func (f *Flow) Validate(in *Input) error {
 	if in.Binary != nil {
 		return &SchemaError{Version: f.SchemaVersion, Keyword: "not JSON"}
 	}
-	if err := f.schema.check(in.Payload); err != nil {
+	if err := f.schema.check(in.Payload()); err != nil {
 		err.Version = f.SchemaVersion
 		return err
 	}

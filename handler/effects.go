@@ -165,7 +165,7 @@ func (l *ledger) undeclared(ctx context.Context, row *idempotency.Effect, target
 func (l *ledger) call(e idempotency.TaskEffect, declared *flows.DeclaredEffect, output []byte) flows.EffectCall {
 	return flows.EffectCall{
 		Key: e.Key, Name: e.Name, TaskKey: l.known.Key, RequestID: "oncegate-" + l.known.Key[:32],
-		Fields: declared.Values(l.input), Payload: l.input.Payload, Output: output,
+		Fields: declared.Values(l.input), Payload: l.input.Payload(), Output: output,
 	}
 }
 

@@ -62,6 +62,7 @@ const largeEvent = 48 << 10
 // credentials.
 type Handler struct {
 	o       Options
+	rules   map[*flows.Flow]string // what KeyRuleID says of each flow
 	settled *lru.Cache[string, settled]
 }
 
@@ -109,7 +110,11 @@ func New(o Options) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new handler: %w", err)
 	}
-	return &Handler{o, cache}, nil
+	rules := map[*flows.Flow]string{}
+	for _, f := range o.Flows.Flows {
+		rules[f] = f.KeyRuleID(o.KeySecret)
+	}
+	return &Handler{o, rules, cache}, nil
 }
 
 // Delivery is what the platform says of one invocation.
@@ -199,10 +204,7 @@ func (d *delivery) read() {
 		unusable(err.Error())
 		return
 	}
-	if d.digest, err = d.flow.Digest(d.input); err != nil {
-		unusable("its data has no canonical form")
-		return
-	}
+	d.digest = d.flow.Digest(d.input)
 	if d.flow.Environment(d.event) != d.o.Environment {
 		d.kept = d.misdirected
 		return
@@ -272,7 +274,7 @@ func (*takeover) Error() string { return "to be taken over last and alone" }
 func (d *delivery) claim() idempotency.Claim {
 	return idempotency.Claim{
 		Key: d.key, InputDigest: d.digest, Owner: d.o.NewOwner(), Now: d.received, Budget: d.flow.MaxAttempts,
-		KeyRule: d.flow.KeyRuleID(d.o.KeySecret), Target: d.target(), Flow: d.flow.Name, Environment: d.o.Environment,
+		KeyRule: d.rules[d.flow], Target: d.target(), Flow: d.flow.Name, Environment: d.o.Environment,
 		Source: d.event.Source(), EventID: d.event.ID(), TraceID: traceID(d.event),
 		ConsumerVersion: d.Version, ProcessorVersion: d.processorVersion(), NoTakeover: !d.last,
 		Effects: d.declared,

@@ -41,7 +41,7 @@ func (d *delivery) base(c cause) letter.Letter {
 		l.Flow = d.flow.Name
 	}
 	if l.Key != "" {
-		l.KeyRule = d.flow.KeyRuleID(d.o.KeySecret)
+		l.KeyRule = d.rules[d.flow]
 	}
 	return l
 }
@@ -91,11 +91,7 @@ func (d *delivery) flowless(ctx context.Context) (Result, error) {
 	if d.event.Binary != nil {
 		d.digest = idempotency.DigestBinary(d.event.Binary)
 	} else {
-		payload, _ := d.event.Payload()
-		var err error
-		if d.digest, err = idempotency.Digest(payload); err != nil {
-			d.digest = ""
-		}
+		d.digest = idempotency.Digest(d.event.Payload())
 	}
 	return d.acknowledgeLetter(ctx, d.result(Result{Decision: DecisionDeadLetter}),
 		cause{letter.CodeTargetNotFound, d.target(), "no flow wants this event: compare its type with `match` in flows.yaml"})

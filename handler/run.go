@@ -170,7 +170,7 @@ func (d *delivery) process(ctx context.Context, rec idempotency.Record, content 
 	}
 	task := flows.Task{
 		Key: rec.Key, Flow: rec.Flow, Attempt: rec.Attempt, InputDigest: rec.InputDigest,
-		RequestID: "oncegate-" + rec.Key[:32], Payload: d.input.Payload, Binary: d.input.Binary, Content: content,
+		RequestID: "oncegate-" + rec.Key[:32], Payload: d.input.Payload(), Binary: d.input.Binary, Content: content,
 	}
 	done := make(chan outcome, 1)
 	go func() {

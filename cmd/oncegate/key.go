@@ -116,10 +116,7 @@ func keyOf(set *flows.Set, raw []byte, secret []byte) keyLine {
 		line.Error, line.ErrorField = err.Error(), "payload"
 		return line
 	}
-	if line.InputDigest, err = f.Digest(in); err != nil {
-		line.Error = err.Error()
-		return line
-	}
+	line.InputDigest = f.Digest(in)
 	key, err := f.Key(in, secret)
 	if err != nil {
 		line.Error = err.Error()

@@ -93,9 +93,7 @@ func eventOf(set *flows.Set, raw string) *event {
 	if err != nil {
 		panic(err)
 	}
-	if e.digest, err = flow.Digest(in); err != nil {
-		panic(err)
-	}
+	e.digest = flow.Digest(in)
 	e.letterID = letter.ID(decoded.Source(), decoded.ID(), e.digest)
 	if key, err := flow.Key(in, []byte(keySecret)); err == nil {
 		e.key = key.Hex

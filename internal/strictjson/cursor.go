@@ -1,0 +1,166 @@
+package strictjson
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Cursor walks the text of a checked value. It checks nothing again, so it must
+// never see a text that Check has not passed.
+//
+//	for c.Open(); c.More(); {
+//		name := c.Name() // in an object
+//		text := c.Skip()
+//	}
+type Cursor struct {
+	raw []byte
+	at  int
+}
+
+// Kind is the kind of the value that comes next, as Value.Kind says it.
+func (c *Cursor) Kind() byte { return kind(c.raw[c.at]) }
+
+func kind(first byte) byte {
+	if first == '-' || '0' <= first && first <= '9' {
+		return '0'
+	}
+	return first
+}
+
+// Open enters the object or array that comes next.
+func (c *Cursor) Open() { c.at++ }
+
+// More reports whether the object or array that was entered has another member,
+// and leaves it where it has none.
+func (c *Cursor) More() bool {
+	c.blank()
+	if c.raw[c.at] == ',' {
+		c.at++
+		c.blank()
+	}
+	if b := c.raw[c.at]; b == '}' || b == ']' {
+		c.at++
+		return false
+	}
+	return true
+}
+
+// Name reads the name of an object's member: its text, quotes included.
+func (c *Cursor) Name() []byte {
+	start := c.at
+	c.at = stringEnd(c.raw, c.at)
+	name := c.raw[start:c.at]
+	c.blank()
+	c.at++ // the colon
+	c.blank()
+	return name
+}
+
+// Skip reads the value that comes next, whatever it is, and returns its text.
+func (c *Cursor) Skip() []byte {
+	start := c.at
+	switch c.raw[c.at] {
+	case '"':
+		c.at = stringEnd(c.raw, c.at)
+	case '{', '[':
+		c.at = containerEnd(c.raw, c.at)
+	default:
+		for c.at < len(c.raw) && !ends[c.raw[c.at]] {
+			c.at++
+		}
+	}
+	return c.raw[start:c.at:c.at]
+}
+
+// ends are the bytes that end a number or a word.
+var ends = [256]bool{',': true, '}': true, ']': true, ' ': true, '\t': true, '\r': true, '\n': true}
+
+func (c *Cursor) blank() {
+	for c.at < len(c.raw) {
+		switch c.raw[c.at] {
+		case ' ', '\t', '\r', '\n':
+			c.at++
+		default:
+			return
+		}
+	}
+}
+
+// stringEnd is the place after the string that begins at a quote.
+func stringEnd(raw []byte, at int) int {
+	const near = 32 // most strings end before a search pays
+	at++
+	for stop := min(at+near, len(raw)); at < stop; {
+		switch raw[at] {
+		case '"':
+			return at + 1
+		case '\\':
+			at += 2
+		default:
+			at++
+		}
+	}
+	for {
+		quote := at + bytes.IndexByte(raw[at:], '"')
+		escape := bytes.IndexByte(raw[at:quote], '\\')
+		if escape < 0 {
+			return quote + 1
+		}
+		at += escape + 2
+	}
+}
+
+func containerEnd(raw []byte, at int) int {
+	for open := 0; ; {
+		switch raw[at] {
+		case '"':
+			at = stringEnd(raw, at)
+			continue
+		case '{', '[':
+			open++
+		case '}', ']':
+			open--
+			if open == 0 {
+				return at + 1
+			}
+		}
+		at++
+	}
+}
+
+// depth is how deep arrays and objects of a valid text nest.
+func depth(raw []byte) (deepest int) {
+	if bytes.Count(raw, []byte{'{'})+bytes.Count(raw, []byte{'['}) <= MaxDepth {
+		return 0 // deep enough for nobody
+	}
+	open := 0
+	for at := 0; at < len(raw); {
+		switch raw[at] {
+		case '"':
+			at = stringEnd(raw, at)
+			continue
+		case '{', '[':
+			open++
+			deepest = max(deepest, open)
+		case '}', ']':
+			open--
+		}
+		at++
+	}
+	return deepest
+}
+
+// Unquote is what the text of a checked string holds: a part of the text itself
+// where nothing in it is escaped.
+func Unquote(text []byte) []byte {
+	inside := text[1 : len(text)-1]
+	if bytes.IndexByte(inside, '\\') < 0 {
+		return inside
+	}
+	plain, _ := jsontext.AppendUnquote(nil, text)
+	return plain
+}
+
+// NameIs reports whether the text of a checked string holds a name.
+func NameIs(text []byte, name string) bool { return string(Unquote(text)) == name }
