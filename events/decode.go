@@ -71,11 +71,12 @@ type Event struct {
 
 	members []member
 	payload strictjson.Value
+	inside  []member // of the payload, where it is an object that stands in Raw
 }
 
 // member is one member of the event's object, as it stands in Raw.
 type member struct {
-	name  string
+	name  []byte
 	value strictjson.Value
 }
 
@@ -89,12 +90,27 @@ func (e *Event) Member(name string) strictjson.Value {
 	if name == "data" {
 		return e.payload
 	}
-	for _, m := range e.members {
-		if m.name == name {
+	return named(e.members, name)
+}
+
+func named(members []member, name string) strictjson.Value {
+	for _, m := range members {
+		if string(m.name) == name {
 			return m.value
 		}
 	}
 	return strictjson.Value{}
+}
+
+// At returns what a path leads to, from the event's object on.
+func (e *Event) At(p strictjson.Path) strictjson.Value {
+	switch {
+	case len(p) == 0 || p[0].Element:
+		return strictjson.Value{}
+	case p[0].Name != "data" || len(p) == 1 || e.inside == nil || p[1].Element:
+		return e.Member(p[0].Name).At(p[1:])
+	}
+	return named(e.inside, p[1].Name).At(p[2:])
 }
 
 // Tree builds the whole event as package strictjson reads it, with the payload
@@ -102,7 +118,7 @@ func (e *Event) Member(name string) strictjson.Value {
 func (e *Event) Tree() map[string]any {
 	tree := make(map[string]any, len(e.members))
 	for _, m := range e.members {
-		tree[m.name] = m.value.Any()
+		tree[string(m.name)] = m.value.Any()
 	}
 	delete(tree, "data")
 	if e.payload.Exists() {
@@ -131,12 +147,7 @@ func Decode(raw []byte) (*Event, error) {
 		return nil, &DecodeError{ReasonNotJSON, strings.TrimPrefix(err.Error(), "parse json: ")}
 	}
 	e := &Event{Event: event.New(event.CloudEventsVersionV1), Raw: raw, members: make([]member, 0, 16)}
-	whole.Members(func(name []byte, v strictjson.Value) {
-		e.members = append(e.members, member{string(strictjson.Unquote(name)), v})
-		if n := len(e.members) - 1; e.members[n].name == "data" {
-			e.payload = v
-		}
-	})
+	e.cut(whole)
 	if reason := e.setAttributes(); reason != "" {
 		return nil, &DecodeError{Reason: reason}
 	}
@@ -144,6 +155,27 @@ func Decode(raw []byte) (*Event, error) {
 		return nil, &DecodeError{Reason: reason}
 	}
 	return e, nil
+}
+
+// cut finds the members of the event and of its data, in one go: both are asked
+// for again and again, and either may stand behind something large.
+func (e *Event) cut(whole strictjson.Value) {
+	c := whole.Cursor()
+	for c.Open(); c.More(); {
+		name := strictjson.Unquote(c.Name())
+		if string(name) != "data" || c.Kind() != '{' {
+			e.members = append(e.members, member{name, c.Value()})
+			continue
+		}
+		e.inside = make([]member, 0, 16)
+		begin := c
+		for c.Open(); c.More(); {
+			inner := c.Name()
+			e.inside = append(e.inside, member{strictjson.Unquote(inner), c.Value()})
+		}
+		e.members = append(e.members, member{name, begin.Until(c)})
+	}
+	e.payload = named(e.members, "data")
 }
 
 func (e *Event) setAttributes() Reason {
@@ -171,7 +203,7 @@ func (e *Event) setAttributes() Reason {
 		e.SetSubject(subject)
 	}
 	for _, m := range e.members {
-		switch m.name {
+		switch string(m.name) {
 		case "specversion", "id", "source", "type", "subject", "data", "data_base64":
 		case "datacontenttype":
 			if s, _ := m.value.Text(); s != "" {
@@ -187,7 +219,7 @@ func (e *Event) setAttributes() Reason {
 				e.SetTime(t)
 			}
 		default:
-			e.extend(m.name, m.value)
+			e.extend(string(m.name), m.value)
 		}
 	}
 	// An attribute that the SDK finds odd stays in Raw; it is no reason to lose
@@ -221,7 +253,7 @@ func (e *Event) setData() Reason {
 			return ReasonBase64
 		}
 		e.DataEncoded, e.DataBase64 = data, true
-		e.payload = strictjson.Value{}
+		e.payload, e.inside = strictjson.Value{}, nil
 		if !declaredJSON(e.DataContentType()) {
 			e.Binary = data
 			return ""

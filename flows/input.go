@@ -24,15 +24,18 @@ type Input struct {
 // there is none. Each call builds one of its own.
 func (in *Input) Payload() any { return in.data.Any() }
 
-// Member returns a member of the event, with the payload under "data".
-func (in *Input) Member(name string) strictjson.Value {
-	switch {
-	case name == "data":
-		return in.data
-	case in.wrapped && name == "data_base64":
-		return strictjson.Value{}
+// At returns what a path leads to, from the event's object on, in which the
+// payload stands under "data".
+func (in *Input) At(p strictjson.Path) strictjson.Value {
+	if in.wrapped && len(p) > 0 && !p[0].Element {
+		switch p[0].Name {
+		case "data":
+			return in.data.At(p[1:])
+		case "data_base64":
+			return strictjson.Value{}
+		}
 	}
-	return in.event.Member(name)
+	return in.event.At(p)
 }
 
 // Ways to reach a payload that a source wraps.

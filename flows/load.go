@@ -267,7 +267,7 @@ func (c *checker) sample(f *Flow, text string) *events.Event {
 		c.fail("payload", "of the sample event: %v", err)
 		return nil
 	}
-	found := func(field string, where members, p *path) {
+	found := func(field string, where source, p *path) {
 		if p == nil {
 			return
 		}

@@ -50,18 +50,13 @@ func parsePath(text string) (path, error) {
 	return p, nil
 }
 
-// members is what paths are read from: an event, or what a flow sees of one.
-type members interface {
-	Member(name string) strictjson.Value
+// source is what paths are read from: an event, or what a flow sees of one.
+type source interface {
+	At(strictjson.Path) strictjson.Value
 }
 
 // find returns the value that the path names, a missing one where there is none.
-func (p path) find(in members) strictjson.Value {
-	if p.place[0].Element {
-		return strictjson.Value{} // an event is no array
-	}
-	return in.Member(p.place[0].Name).At(p.place[1:])
-}
+func (p path) find(in source) strictjson.Value { return in.At(p.place) }
 
 // inData returns those of the paths that name a part of the event's data, as
 // they lead there from the data.

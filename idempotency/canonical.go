@@ -44,7 +44,8 @@ func (w *canonical) value(c *strictjson.Cursor, without []strictjson.Path) {
 	case '[':
 		w.array(c, without)
 	case '"':
-		w.text(c.Skip())
+		quoted := c.Skip()
+		w.text(quoted, strictjson.Unquote(quoted))
 	case '0':
 		w.out = appendNumber(w.out, c.Skip())
 	default:
@@ -57,13 +58,14 @@ func (w *canonical) object(c *strictjson.Cursor, without []strictjson.Path) {
 	first, start, sorted := len(w.members), len(w.out), true
 	for c.Open(); c.More(); {
 		quoted := c.Name()
-		inside, gone := beyondName(without, quoted)
+		name := strictjson.Unquote(quoted)
+		inside, gone := beyondName(without, name)
 		if gone {
 			c.Skip()
 			continue
 		}
-		m := written{name: strictjson.Unquote(quoted), start: len(w.out)}
-		w.text(quoted)
+		m := written{name: name, start: len(w.out)}
+		w.text(quoted, name)
 		w.out = append(w.out, ':')
 		w.value(c, inside)
 		w.out = append(w.out, ',')
@@ -121,19 +123,19 @@ func (w *canonical) array(c *strictjson.Cursor, without []strictjson.Path) {
 }
 
 // text appends a string with no more escapes than JSON asks for.
-func (w *canonical) text(quoted []byte) {
-	if bytes.IndexByte(quoted, '\\') < 0 {
+func (w *canonical) text(quoted, inside []byte) {
+	if len(inside)+2 == len(quoted) { // each escape is longer than what it stands for
 		w.out = append(w.out, quoted...)
 		return
 	}
-	w.out, _ = jsontext.AppendQuote(w.out, strictjson.Unquote(quoted)) // checked text is UTF-8
+	w.out, _ = jsontext.AppendQuote(w.out, inside) // checked text is UTF-8
 }
 
 // beyondName returns what is left of the paths behind a member; gone says that
 // one of them leads to the member itself.
-func beyondName(paths []strictjson.Path, quoted []byte) (inside []strictjson.Path, gone bool) {
+func beyondName(paths []strictjson.Path, name []byte) (inside []strictjson.Path, gone bool) {
 	for _, p := range paths {
-		if p[0].Element || !strictjson.NameIs(quoted, p[0].Name) {
+		if p[0].Element || string(name) != p[0].Name {
 			continue
 		}
 		if len(p) == 1 {
@@ -165,6 +167,10 @@ func fromEnd(paths []strictjson.Path) bool {
 
 // appendNumber appends the exact decimal value of a JSON number.
 func appendNumber(dst, text []byte) []byte {
+	if isNatural(text) {
+		significant := bytes.TrimRight(text, "0")
+		return strconv.AppendInt(append(append(dst, significant...), 'e'), int64(len(text)-len(significant)), 10)
+	}
 	mantissa, exponent := text, []byte(nil)
 	if i := bytes.IndexAny(text, "eE"); i >= 0 {
 		mantissa, exponent = text[:i], bytes.TrimPrefix(text[i+1:], []byte("+"))
@@ -190,4 +196,14 @@ func appendNumber(dst, text []byte) []byte {
 	}
 	exp, _ := new(big.Int).SetString(string(exponent), 10) // as long as it likes
 	return exp.Add(exp, big.NewInt(shift)).Append(dst, 10)
+}
+
+// isNatural reports whether a number is digits alone, and not zero: most are.
+func isNatural(text []byte) bool {
+	for _, b := range text {
+		if b < '0' || b > '9' {
+			return false
+		}
+	}
+	return text[0] != '0'
 }

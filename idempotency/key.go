@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/text/unicode/norm"
@@ -96,9 +98,16 @@ func HashOf(parts map[string]string) string {
 }
 
 func canonicalStrings(object map[string]string) (string, error) {
-	raw := []byte{'{'}
+	names, size, plain := make([]string, 0, len(object)), 2, true
 	for name, text := range object {
-		if len(raw) > 1 {
+		names = append(names, name)
+		size += len(name) + len(text) + len(`"":"",`)
+		plain = plain && isASCII(name)
+	}
+	slices.Sort(names)
+	raw := append(make([]byte, 0, size), '{')
+	for i, name := range names {
+		if i > 0 {
 			raw = append(raw, ',')
 		}
 		var err error
@@ -106,15 +115,27 @@ func canonicalStrings(object map[string]string) (string, error) {
 			return "", err
 		}
 		raw = append(raw, ':')
-		if raw, err = jsontext.AppendQuote(raw, text); err != nil {
+		if raw, err = jsontext.AppendQuote(raw, object[name]); err != nil {
 			return "", err
 		}
 	}
 	v := jsontext.Value(append(raw, '}'))
-	if err := v.Canonicalize(); err != nil {
-		return "", err
+	if !plain {
+		// RFC 8785 sorts by UTF-16 code units, which is byte order for ASCII alone.
+		if err := v.Canonicalize(); err != nil {
+			return "", err
+		}
 	}
 	return string(v), nil
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 func fieldText(v any) (text, reason string) {

@@ -2,6 +2,8 @@ package strictjson
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -73,6 +75,12 @@ func (c *Cursor) Skip() []byte {
 	return c.raw[start:c.at:c.at]
 }
 
+// Value reads the value that comes next.
+func (c *Cursor) Value() Value { return Value{c.Skip()} }
+
+// Until is the value from here to where a later cursor has read it.
+func (c *Cursor) Until(end Cursor) Value { return Value{c.raw[c.at:end.at:end.at]} }
+
 // ends are the bytes that end a number or a word.
 var ends = [256]bool{',': true, '}': true, ']': true, ' ': true, '\t': true, '\r': true, '\n': true}
 
@@ -87,29 +95,38 @@ func (c *Cursor) blank() {
 	}
 }
 
-// stringEnd is the place after the string that begins at a quote.
+// stringEnd is the place after the string that begins at a quote. It looks at
+// eight bytes at once.
 func stringEnd(raw []byte, at int) int {
-	const near = 32 // most strings end before a search pays
 	at++
-	for stop := min(at+near, len(raw)); at < stop; {
+	for {
+		if at+8 <= len(raw) {
+			eight := binary.LittleEndian.Uint64(raw[at:])
+			special := zeroes(eight^quotes) | zeroes(eight^escapes)
+			if special == 0 {
+				at += 8
+				continue
+			}
+			at += bits.TrailingZeros64(special) / 8
+		}
 		switch raw[at] {
 		case '"':
 			return at + 1
 		case '\\':
-			at += 2
-		default:
 			at++
 		}
-	}
-	for {
-		quote := at + bytes.IndexByte(raw[at:], '"')
-		escape := bytes.IndexByte(raw[at:quote], '\\')
-		if escape < 0 {
-			return quote + 1
-		}
-		at += escape + 2
+		at++
 	}
 }
+
+const (
+	ones    = 0x0101010101010101
+	quotes  = '"' * ones
+	escapes = '\\' * ones
+)
+
+// zeroes marks the zero bytes of eight; the lowest mark is never wrong.
+func zeroes(eight uint64) uint64 { return (eight - ones) &^ eight & (0x80 * ones) }
 
 func containerEnd(raw []byte, at int) int {
 	for open := 0; ; {
