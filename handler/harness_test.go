@@ -58,6 +58,7 @@ type world struct {
 	logs    *logBuffer
 	texts   []string // of every error that a delivery ended with
 	owners  atomic.Int64
+	traffic traffic
 	limit   time.Duration // of an invocation
 
 	mu          sync.Mutex
@@ -153,7 +154,7 @@ func (w *world) clients(skew *aliyun.Skew) (*aliyun.Tablestore, *aliyun.Bucket) 
 			}
 			return aliyun.Credentials{AccessKeyID: c.AccessKeyID, AccessKeySecret: c.AccessKeySecret, SecurityToken: c.SecurityToken}, nil
 		},
-		Transport: w.tables.Transport(), OSSTransport: w.objects.Transport(), Skew: skew,
+		Transport: w.traffic.through(w.tables.Transport()), OSSTransport: w.traffic.through(w.objects.Transport()), Skew: skew,
 	}
 	store, err := aliyun.NewTablestore("http://tables.example", "oncegate", o)
 	must(w.t, err)
