@@ -39,10 +39,10 @@ type Label struct {
 	ProcessorVersion string
 }
 
-func (l Label) metadata(body []byte) map[string]string {
+func (l Label) metadata(bodySHA256 string) map[string]string {
 	return map[string]string{
 		metaKey: l.Key, metaAttempt: strconv.FormatInt(l.Attempt, 10), metaInputDigest: l.InputDigest,
-		metaProcessorVersion: l.ProcessorVersion, metaSHA256: sum(body),
+		metaProcessorVersion: l.ProcessorVersion, metaSHA256: bodySHA256,
 	}
 }
 
@@ -112,14 +112,15 @@ func NewStore(bucket *aliyun.Bucket, encryption string) *Store {
 }
 
 func (s *Store) put(ctx context.Context, name, class string, label Label, contentType string, body []byte) (idempotency.Ref, error) {
+	hash := sum(body)
 	version, err := s.bucket.Put(ctx, name, aliyun.Object{
-		Body: body, ContentType: contentType, Metadata: label.metadata(body),
+		Body: body, ContentType: contentType, Metadata: label.metadata(hash),
 		Tags: map[string]string{"class": class}, Encryption: s.encryption,
 	})
 	if err != nil {
 		return idempotency.Ref{}, err
 	}
-	return idempotency.Ref{Object: name, VersionID: version, SHA256: sum(body)}, nil
+	return idempotency.Ref{Object: name, VersionID: version, SHA256: hash}, nil
 }
 
 // PutInput stores the input of a run.

@@ -183,7 +183,7 @@ func TestAdoptTakesTheNewestThatFits(t *testing.T) {
 // object stores bytes under a name with a right label and a hash of other bytes.
 func (s *stand) object(name string, l Label, body, hashed string) {
 	s.t.Helper()
-	if _, err := s.bucket.Put(s.t.Context(), name, aliyun.Object{Body: []byte(body), ContentType: "application/json", Metadata: l.metadata([]byte(hashed))}); err != nil {
+	if _, err := s.bucket.Put(s.t.Context(), name, aliyun.Object{Body: []byte(body), ContentType: "application/json", Metadata: l.metadata(sum([]byte(hashed)))}); err != nil {
 		s.t.Fatal(err)
 	}
 }

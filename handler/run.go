@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/oncegate/oncegate/artifacts"
@@ -76,16 +77,17 @@ func (d *delivery) storeInput(ctx context.Context, l artifacts.Label) (err error
 			err = fmt.Errorf("store input: panic of type %T", p)
 		}
 	}()
-	body, err := json.Marshal(struct {
-		SchemaVersion int             `json:"schema_version"`
-		Key           string          `json:"idempotency_key"`
-		Flow          string          `json:"flow"`
-		InputDigest   string          `json:"input_digest"`
-		Event         json.RawMessage `json:"event"`
-	}{1, l.Key, d.flow.Name, l.InputDigest, d.raw})
+	head, err := json.Marshal(struct {
+		SchemaVersion int    `json:"schema_version"`
+		Key           string `json:"idempotency_key"`
+		Flow          string `json:"flow"`
+		InputDigest   string `json:"input_digest"`
+	}{1, l.Key, d.flow.Name, l.InputDigest})
 	if err != nil {
 		return fmt.Errorf("store input: %w", err)
 	}
+	// The event as it came: it is known to be JSON, and may be large.
+	body := slices.Concat(head[:len(head)-1], []byte(`,"event":`), bytes.TrimSpace(d.raw), []byte("}"))
 	if d.superseding {
 		return d.o.Artifacts.PutAttemptInput(ctx, l, body)
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/aliyun/aliyun-tablestore-go-sdk/tablestore"
@@ -20,12 +20,13 @@ type Table struct {
 // Row holds a row's attribute columns: string, int64, bool, float64 or []byte.
 type Row map[string]any
 
-// Tablestore reaches one instance. It is safe for concurrent use: each call
-// builds a cheap client of its own over the shared transport, because a client
-// shared by goroutines races and none takes a context.
+// Tablestore reaches one instance. It is safe for concurrent use: each call has
+// an SDK client for itself over the shared transport, because one shared by
+// goroutines races and none takes a context.
 type Tablestore struct {
 	endpoint, instance string
 	o                  Options
+	clients            sync.Pool // of *lent
 }
 
 // callTimeout bounds a call whose context has no deadline.
@@ -37,7 +38,7 @@ func NewTablestore(endpoint, instance string, o Options) (*Tablestore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Tablestore{endpoint, instance, o}, nil
+	return &Tablestore{endpoint: endpoint, instance: instance, o: o}, nil
 }
 
 // call runs one SDK call with ctx and this invocation's credentials, and turns
@@ -49,17 +50,15 @@ func (t *Tablestore) call(ctx context.Context, op string, fn func(*tablestore.Ta
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	client := tablestore.NewClientWithConfig(t.endpoint, t.instance, creds.AccessKeyID, creds.AccessKeySecret, creds.SecurityToken,
-		&tablestore.TableStoreConfig{
-			RetryTimes: 0,
-			Transport:  http.RoundTripper(bound{ctx, t.o.Transport, t.o.Now, t.o.Skew}),
-		})
+	l := t.borrow(creds, bound{ctx, t.o.Transport, t.o.Now, t.o.Skew})
 	defer func() {
 		if p := recover(); p != nil {
 			err = &Error{Service: "tablestore", Op: op, Kind: KindUnknown, Code: "SDKPanic"}
 		}
 	}()
-	if err := fn(client); err != nil {
+	err = fn(l.client)
+	t.giveBack(l) // not where it panicked: nobody knows what is left in it
+	if err != nil {
 		return tablestoreError(op, err)
 	}
 	return nil
