@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -38,6 +39,7 @@ type plant struct {
 	set     *flows.Set
 	number  atomic.Int64
 
+	dials  atomic.Int64
 	rows   *tablestore.TableStoreClient
 	bucket *oss.Bucket
 	inside effects // time that the stand-ins themselves took
@@ -65,6 +67,11 @@ func newPlant(tb testing.TB, delay time.Duration) *plant {
 	check(err)
 	check(p.objects.Start())
 	transport := aliyun.NewTransport(64)
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		p.dials.Add(1)
+		return dial(ctx, network, address)
+	}
 	tb.Cleanup(func() {
 		transport.CloseIdleConnections()
 		_ = p.tables.Close()

@@ -3,6 +3,7 @@ package aliyun
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -15,12 +16,17 @@ import (
 // maxAnswer bounds what is read of one Tablestore answer, in bytes.
 const maxAnswer = 64 << 20
 
+// tlsSessions is how many hosts a process remembers a TLS session of: a
+// connection that comes back after a pause then takes one round trip less.
+const tlsSessions = 16
+
 // NewTransport returns the one transport that all clients of a process share.
 // idle is how many warm connections each host may keep.
 func NewTransport(idle int) *http.Transport {
 	return &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		MaxIdleConnsPerHost:   idle,
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions)},
 		IdleConnTimeout:       55 * time.Second,
 		TLSHandshakeTimeout:   5 * time.Second,
 		ExpectContinueTimeout: time.Second,
