@@ -385,7 +385,7 @@ func (w *run) end(ctx context.Context, i plan.Item, j Judgement, r result) error
 		}
 		fingerprint = letter.Fingerprint(r.code, r.target)
 	}
-	final, err := w.endLetter(ctx, i, r, now)
+	final, err := w.endLetter(ctx, i, j.Letter, r, now)
 	if err != nil {
 		return err
 	}
@@ -417,13 +417,13 @@ func said(before, text string) string {
 var errTold = errors.New("the letter knows already")
 
 // endLetter tells the letter how its replay ended.
-func (w *run) endLetter(ctx context.Context, i plan.Item, r result, now time.Time) (letter.FinalStatus, error) {
+func (w *run) endLetter(ctx context.Context, i plan.Item, known letter.Letter, r result, now time.Time) (letter.FinalStatus, error) {
 	by := "replay " + i.PlanID
 	switch r.outcome {
 	case plan.OutcomeSucceeded:
-		return letter.FinalSucceeded, w.Desk.Letters.Close(ctx, i.LetterID, letter.FinalSucceeded, by, "the business record says SUCCEEDED", now)
+		return letter.FinalSucceeded, w.Desk.Letters.CloseKnown(ctx, known, letter.FinalSucceeded, by, "the business record says SUCCEEDED", now)
 	case plan.OutcomeSkipped:
-		return letter.FinalSkippedCompleted, w.Desk.Letters.Close(ctx, i.LetterID, letter.FinalSkippedCompleted, by, r.reason, now)
+		return letter.FinalSkippedCompleted, w.Desk.Letters.CloseKnown(ctx, known, letter.FinalSkippedCompleted, by, r.reason, now)
 	case plan.OutcomeFailed:
 		err := w.Desk.Letters.Amend(ctx, i.LetterID, func(l letter.Letter) (letter.Letter, error) {
 			if l.ReplayBatchID == i.PlanID && l.Generation > i.Generation {

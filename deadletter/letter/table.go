@@ -113,8 +113,21 @@ func (t *Table) Create(ctx context.Context, l Letter) error {
 // Close ends an open letter, with who and why. One that is closed already, or that is not there,
 // is left as it is.
 func (t *Table) Close(ctx context.Context, id string, end FinalStatus, who, why string, now time.Time) error {
-	for range rounds {
-		stored, ok, err := t.Get(ctx, id)
+	return t.closeKnown(ctx, id, Letter{}, end, who, why, now)
+}
+
+// CloseKnown is Close for a letter that was read a moment ago: where nobody has
+// changed it since, it takes one call less.
+func (t *Table) CloseKnown(ctx context.Context, known Letter, end FinalStatus, who, why string, now time.Time) error {
+	return t.closeKnown(ctx, known.ID, known, end, who, why, now)
+}
+
+func (t *Table) closeKnown(ctx context.Context, id string, known Letter, end FinalStatus, who, why string, now time.Time) error {
+	for n := range rounds {
+		stored, ok, err := known, true, error(nil)
+		if n > 0 || known.Revision == 0 {
+			stored, ok, err = t.Get(ctx, id)
+		}
 		if err != nil {
 			return fmt.Errorf("close letter: %w", err)
 		}

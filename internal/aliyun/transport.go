@@ -92,7 +92,7 @@ func (b bound) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	b.skew.observe(sent, b.now(), resp.Header.Get("Date"))
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	body, err := readAll(resp)
 	switch {
 	case err != nil:
 		return nil, b.explain(err)
@@ -106,6 +106,17 @@ func (b bound) RoundTrip(req *http.Request) (*http.Response, error) {
 	// wherever a redirect points; it follows none without this header.
 	resp.Header.Del("Location")
 	return resp, nil
+}
+
+// readAll reads an answer, at most a byte more than is allowed, into a buffer of
+// its announced size.
+func readAll(resp *http.Response) ([]byte, error) {
+	var body bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n <= maxAnswer {
+		body.Grow(int(n) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1))
+	return body.Bytes(), err
 }
 
 func (b bound) explain(err error) error {

@@ -65,10 +65,12 @@ type answer struct {
 func (s *Service) do(r *http.Request) (*answer, error) {
 	var body []byte
 	if r.Body != nil {
-		var err error
-		if body, err = io.ReadAll(r.Body); err != nil {
+		var all bytes.Buffer
+		all.Grow(int(min(max(r.ContentLength, 0), 1<<20)) + bytes.MinRead)
+		if _, err := all.ReadFrom(r.Body); err != nil {
 			return nil, err
 		}
+		body = all.Bytes()
 		r.Body.Close()
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
