@@ -107,7 +107,7 @@ func (w *world) spare() int64 {
 	return n
 }
 
-func result(t *testing.T, resp fctest.Response) (r handler.Result) {
+func result(t testing.TB, resp fctest.Response) (r handler.Result) {
 	t.Helper()
 	if resp.FunctionError != "" {
 		t.Fatalf("not acknowledged: %s", resp.Payload)

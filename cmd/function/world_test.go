@@ -42,13 +42,14 @@ type options struct {
 	flows     string                       // flows.yaml instead of the one that is built in
 	lag       time.Duration                // until records show at their target
 	unwatched bool                         // no hooks: calls are not looked at
+	delay     time.Duration                // of every call to the tables and the objects
 }
 
 // world is one environment: the stand-ins on their sockets and the function
 // that runs against them.
 type world struct {
 	options
-	t        *testing.T
+	t        testing.TB
 	accepted cloudtest.Credentials
 	tables   *otstest.Server
 	objects  *osstest.Server
@@ -68,7 +69,7 @@ type world struct {
 	results map[string]string // result_ref by key
 }
 
-func newWorld(t *testing.T, o options) *world {
+func newWorld(t testing.TB, o options) *world {
 	t.Helper()
 	w := &world{options: o, t: t, results: map[string]string{}, seen: map[string]int{}}
 	var err error
@@ -100,6 +101,11 @@ func newWorld(t *testing.T, o options) *world {
 		if !o.unwatched {
 			f.Hook(w.hook)
 		}
+	}
+	if o.delay > 0 {
+		slow := cloudtest.Fault{Kind: cloudtest.Delay, Phase: cloudtest.After, Times: -1, Delay: o.delay}
+		w.tables.Faults.Add(slow)
+		w.objects.Faults.Add(slow)
 	}
 	return w
 }
@@ -150,7 +156,7 @@ func as(own cloudtest.Credential, transport *http.Transport) aliyun.Options {
 	}}
 }
 
-func createTables(t *testing.T, endpoint string, o aliyun.Options) {
+func createTables(t testing.TB, endpoint string, o aliyun.Options) {
 	t.Helper()
 	store, err := aliyun.NewTablestore(endpoint, "oncegate", o)
 	if err != nil {
@@ -220,6 +226,9 @@ func (w *world) rotate() cloudtest.Credential {
 	w.secrets = append(w.secrets, next.AccessKeySecret, next.SecurityToken)
 	return next
 }
+
+// lasting hands out credentials that hold until the world ends.
+func (w *world) lasting() cloudtest.Credential { return w.accepted.Issue(time.Time{}) }
 
 func (w *world) issued() *cloudtest.Credential {
 	if w.issue == nil {
