@@ -5,8 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,54 +66,4 @@ func BenchmarkSize(b *testing.B) {
 	}
 	b.ReportMetric(0, "ns/op")
 	ratio.AtMost(b, float64(info.Size())/(1<<20), "MiB", 20)
-}
-
-// BenchmarkProcesses measures fresh events a second, and how long one takes, with
-// 1 to 16 function processes. Each call takes 5 ms longer, as on a network, so
-// that processes and not this machine's cores are what is counted.
-func BenchmarkProcesses(b *testing.B) {
-	binary = buildStripped(b, ".")
-	for _, processes := range []int{1, 2, 4, 8, 16} {
-		b.Run(fmt.Sprint(processes), func(b *testing.B) {
-			w := newWorld(b, options{
-				instances: processes, unwatched: true, timeout: time.Minute, delay: 5 * time.Millisecond,
-				flows: "schema_version: 1\nflows:" + flowOf("plain", "record"), env: map[string]string{"ONCEGATE_LOG_LEVEL": "warn"},
-			})
-			var sent atomic.Int64
-			var mu sync.Mutex
-			var took []time.Duration
-			deliver := func() {
-				n := sent.Add(1)
-				raw := work{"plain", fmt.Sprint("N-", n), "Order 17 is late."}.event(fmt.Sprint("evt-", n))
-				began := time.Now()
-				if r, err := w.fn.Invoke(b.Context(), fctest.Request{Payload: raw}); err != nil || r.Ending != fctest.Returned {
-					b.Errorf("%s %v", r.Payload, err)
-				}
-				mu.Lock()
-				took = append(took, time.Since(began))
-				mu.Unlock()
-			}
-			round := func(each int) {
-				var all sync.WaitGroup
-				for range processes {
-					all.Go(func() {
-						for range each {
-							deliver()
-						}
-					})
-				}
-				all.Wait()
-			}
-			round(2) // processes start
-			took = nil
-			began := time.Now()
-			for b.Loop() {
-				round(10)
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(float64(len(took))/time.Since(began).Seconds(), "events/s")
-			b.ReportMetric(float64(ratio.Quantile(took, 0.5))/1e6, "p50-ms")
-			b.ReportMetric(float64(ratio.Quantile(took, 0.99))/1e6, "p99-ms")
-		})
-	}
 }
