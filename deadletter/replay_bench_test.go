@@ -44,8 +44,8 @@ func (f *prompt) Invoke(ctx context.Context, qualifier string, e plan.Envelope) 
 }
 
 // replayed makes, approves and replays a plan of n letters, and returns when each
-// of them was sent and how long the whole took.
-func replayed(b *testing.B, n int, rate float64) (sent []time.Time, took time.Duration) {
+// of them was sent, how long the whole took, and how much of processors.
+func replayed(b *testing.B, n int, rate float64) (sent []time.Time, took, cpu time.Duration) {
 	b.Helper()
 	w := newWorldOf(b)
 	w.desk.Now, w.desk.Retention = time.Now, 30*24*time.Hour
@@ -96,28 +96,30 @@ func replayed(b *testing.B, n int, rate float64) (sent []time.Time, took time.Du
 			}
 		},
 	}
-	began := time.Now()
+	began, used := time.Now(), ratio.CPU()
 	p, err := replayer.Run(b.Context(), b.Context(), made.Plan.ID)
 	fatal(err)
-	took = time.Since(began)
+	took, cpu = time.Since(began), ratio.CPU()-used
 	if p.Counts.Succeeded != int64(n) {
 		b.Fatalf("%+v", p.Counts)
 	}
 	slices.SortFunc(function.sent, time.Time.Compare)
-	return function.sent, took
+	return function.sent, took, cpu
 }
 
 // BenchmarkReplay measures how many events a second a replay sends with all gates
 // on, pre-check included, to a function that answers at once.
 func BenchmarkReplay(b *testing.B) {
 	const letters = 2000
-	var best float64
+	var best, busy float64
 	for b.Loop() {
-		_, took := replayed(b, letters, 10_000)
+		_, took, cpu := replayed(b, letters, 10_000)
 		best = max(best, letters/took.Seconds())
+		busy = max(busy, letters/cpu.Seconds())
 	}
 	b.ReportMetric(0, "ns/op")
 	ratio.AtLeast(b, best, "events/s", 1000)
+	ratio.AtLeast(b, busy, "events/cpu-s", 500) // two cores make 1,000 of it
 }
 
 // BenchmarkReplayRate measures how far from a cap of 500 a second a replay is over
@@ -126,7 +128,7 @@ func BenchmarkReplayRate(b *testing.B) {
 	const rate, seconds = 500, 10
 	var off float64
 	for b.Loop() {
-		sent, _ := replayed(b, rate*seconds+1, rate)
+		sent, _, _ := replayed(b, rate*seconds+1, rate)
 		off = math.Abs(float64(len(sent)-1)/sent[len(sent)-1].Sub(sent[0]).Seconds()/rate - 1)
 	}
 	b.ReportMetric(0, "ns/op")
