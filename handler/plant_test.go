@@ -177,8 +177,9 @@ func (p *plant) deliver(h *handler.Handler, raw []byte, want handler.Decision) {
 }
 
 // bare are the three calls that a business event cannot do without, as the SDKs
-// make them: what is written is what a handler would write.
-func (p *plant) bare(claim, settle aliyun.Row, key string, output []byte) {
+// make them: what is written is what a handler would write. Where there is an
+// input, it is stored as well, beside the output.
+func (p *plant) bare(claim, settle aliyun.Row, key string, output, input []byte) {
 	p.tb.Helper()
 	put := &tablestore.PutRowChange{TableName: idempotency.TaskTable.Name, PrimaryKey: keyed(key)}
 	for _, name := range slices.Sorted(maps.Keys(claim)) {
@@ -188,7 +189,18 @@ func (p *plant) bare(claim, settle aliyun.Row, key string, output []byte) {
 	if _, err := p.rows.PutRow(&tablestore.PutRowRequest{PutRowChange: put}); err != nil {
 		p.tb.Fatal(err)
 	}
+	stored := make(chan error, 1)
+	go func() {
+		var err error
+		if input != nil {
+			err = p.bucket.PutObject("bare/"+key+"/input.json", bytes.NewReader(input), oss.ContentType("application/json"))
+		}
+		stored <- err
+	}()
 	if err := p.bucket.PutObject("bare/"+key+"/output.json", bytes.NewReader(output), oss.ContentType("application/json")); err != nil {
+		p.tb.Fatal(err)
+	}
+	if err := <-stored; err != nil {
 		p.tb.Fatal(err)
 	}
 	change := &tablestore.UpdateRowChange{TableName: idempotency.TaskTable.Name, PrimaryKey: keyed(key)}
