@@ -15,7 +15,7 @@ import (
 // from RFC 8785 where that would lose value: numbers are decimal digits without
 // trailing zeros, "e" and the exponent (12.5 is 125e-1), never a float64.
 func AppendCanonical(dst []byte, v strictjson.Value, without ...strictjson.Path) []byte {
-	w := canonical{out: dst}
+	w := canonical{out: dst, members: make([]written, 0, 32), names: make([]byte, 0, 256)}
 	if !v.Exists() || slices.ContainsFunc(without, func(p strictjson.Path) bool { return len(p) == 0 }) {
 		return append(dst, "null"...)
 	}
@@ -28,13 +28,16 @@ func AppendCanonical(dst []byte, v strictjson.Value, without ...strictjson.Path)
 type canonical struct {
 	out     []byte
 	members []written // of the objects that are open, the innermost last
+	names   []byte    // theirs, one behind the other
 	scratch []byte
 }
 
-// written is a member of an object in out.
-type written struct {
-	name       []byte
-	start, end int
+// written is a member of an object: where its name stands in names,
+// and where it stands in out. Numbers alone, so that sorting moves no pointers.
+type written struct{ name, nameEnd, start, end int }
+
+func compareNames(names []byte, a, b written) int {
+	return bytes.Compare(names[a.name:a.nameEnd], names[b.name:b.nameEnd])
 }
 
 func (w *canonical) value(c *strictjson.Cursor, without []strictjson.Path) {
@@ -55,7 +58,7 @@ func (w *canonical) value(c *strictjson.Cursor, without []strictjson.Path) {
 
 func (w *canonical) object(c *strictjson.Cursor, without []strictjson.Path) {
 	w.out = append(w.out, '{')
-	first, start, sorted := len(w.members), len(w.out), true
+	first, names, start, sorted := len(w.members), len(w.names), len(w.out), true
 	for c.Open(); c.More(); {
 		quoted := c.Name()
 		name := strictjson.Unquote(quoted)
@@ -64,14 +67,15 @@ func (w *canonical) object(c *strictjson.Cursor, without []strictjson.Path) {
 			c.Skip()
 			continue
 		}
-		m := written{name: name, start: len(w.out)}
+		m := written{name: len(w.names), nameEnd: len(w.names) + len(name), start: len(w.out)}
+		w.names = append(w.names, name...)
 		w.text(quoted, name)
 		w.out = append(w.out, ':')
 		w.value(c, inside)
 		w.out = append(w.out, ',')
 		m.end = len(w.out)
 		// Byte order of UTF-8 is code point order.
-		if n := len(w.members); n > first && bytes.Compare(w.members[n-1].name, m.name) > 0 {
+		if n := len(w.members); n > first && compareNames(w.names, w.members[n-1], m) > 0 {
 			sorted = false
 		}
 		w.members = append(w.members, m)
@@ -82,14 +86,15 @@ func (w *canonical) object(c *strictjson.Cursor, without []strictjson.Path) {
 	if len(w.members) > first {
 		w.out = w.out[:len(w.out)-1] // the last comma
 	}
-	w.members = w.members[:first]
+	w.members, w.names = w.members[:first], w.names[:names]
 	w.out = append(w.out, '}')
 }
 
 // sort puts the members of one object, which stand in out from start on, in the
 // order of their names.
 func (w *canonical) sort(members []written, start int) {
-	slices.SortFunc(members, func(a, b written) int { return bytes.Compare(a.name, b.name) })
+	names := w.names
+	slices.SortFunc(members, func(a, b written) int { return compareNames(names, a, b) })
 	w.scratch = append(w.scratch[:0], w.out[start:]...)
 	w.out = w.out[:start]
 	for _, m := range members {
