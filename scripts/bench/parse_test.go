@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,5 +46,21 @@ func TestASymbolBelongsToItsModule(t *testing.T) {
 		if got := module(symbol, modules); got != want {
 			t.Errorf("%s belongs to %s, want %s", symbol, got, want)
 		}
+	}
+}
+
+func TestSizesAreAddedUpByModule(t *testing.T) {
+	symbols := `  401000    1048576 T github.com/a/b/c.F
+  501000    1048576 r github.com/a/b/c.table
+  601000    2097152 T net/http.Get
+  701000   33554432 D crypto/internal/fips140/drbg.memory
+  801000    4194304 B github.com/a/b/c.zeroes
+  901000         10 T github.com/x/y.Tiny
+`
+	got := sum([]byte(symbols), []byte("github.com/a/b/c github.com/a/b\ngithub.com/x/y github.com/x/y\n"), 12<<20)
+	want := []row{{Name: "size of github.com/a/b", Value: 2, Unit: "MiB"}, {Name: "size of the standard library", Value: 2, Unit: "MiB"}}
+	slices.SortFunc(got, func(a, b row) int { return strings.Compare(a.Name, b.Name) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -34,11 +34,16 @@ func shares(pkg string) ([]row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list symbols: %w", err)
 	}
-	return sum(symbols, deps), nil
+	info, err := os.Stat(binary)
+	if err != nil {
+		return nil, err
+	}
+	return sum(symbols, deps, int(info.Size())), nil
 }
 
-// sum adds the sizes of symbols up by module.
-func sum(symbols, deps []byte) []row {
+// sum adds the sizes of symbols up by module. One that is larger than the file is
+// memory that the file does not hold.
+func sum(symbols, deps []byte, file int) []row {
 	moduleOf := map[string]string{}
 	for line := range strings.Lines(string(deps)) {
 		if fields := strings.Fields(line); len(fields) == 2 {
@@ -54,7 +59,7 @@ func sum(symbols, deps []byte) []row {
 			continue
 		}
 		n, err := strconv.Atoi(fields[1])
-		if err != nil {
+		if err != nil || n > file {
 			continue
 		}
 		sizes[module(fields[3], moduleOf)] += n
