@@ -60,14 +60,14 @@ type metered struct {
 func (m metered) RoundTrip(r *http.Request) (*http.Response, error) {
 	kind, sent := kindOf(r), int(max(r.ContentLength, 0))
 	resp, err := m.next.RoundTrip(r)
-	received := 0
-	if err == nil {
-		var body []byte
-		if body, err = io.ReadAll(resp.Body); err == nil {
-			resp.Body.Close()
-			resp.Body, received = io.NopCloser(bytes.NewReader(body)), len(body)
-		}
+	if err != nil {
+		return nil, err
 	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	// An answer that is cut is cut for the client too.
+	resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), cut{err}))
+	received := len(body)
 	m.t.mu.Lock()
 	defer m.t.mu.Unlock()
 	f := m.t.kinds[kind]
@@ -81,7 +81,17 @@ func (m metered) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.calls++
 	f.sent += sent
 	f.received += received
-	return resp, err
+	return resp, nil
+}
+
+// cut ends a body with the error that its reader met, if any.
+type cut struct{ err error }
+
+func (c cut) Read([]byte) (int, error) {
+	if c.err != nil {
+		return 0, c.err
+	}
+	return 0, io.EOF
 }
 
 // kindOf names a call as its service does, and for objects what it is about.
