@@ -20,6 +20,7 @@ const localIdentityVariable = "ONCEGATE_LOCAL_IDENTITY"
 // localValues are what the local cloud's policies are rendered for.
 var localValues = ram.Values{
 	Region: cloudtest.Region, Account: cloudtest.AccountID, Instance: localInstance, Bucket: localBucket, Function: localFunctionName,
+	Bus: localEnvironment,
 }
 
 // identity is who the cloud says that this command is. An identity that cannot

@@ -10,7 +10,7 @@ import (
 )
 
 var values = Values{
-	Region: cloudtest.Region, Account: cloudtest.AccountID, Instance: "oncegate", Bucket: "oncegate-local", Function: "oncegate-tasks",
+	Region: cloudtest.Region, Account: cloudtest.AccountID, Instance: "oncegate", Bucket: "oncegate-local", Function: "oncegate-tasks", Bus: "oncegate-local",
 }
 
 func render(t *testing.T, role Role) []byte {
@@ -31,7 +31,7 @@ var actions = strings.Fields(`
 	oss:PutBucket oss:GetBucketInfo oss:ListBuckets oss:PutBucketVersioning oss:GetBucketVersioning
 	oss:PutBucketLifecycle oss:GetBucketLifecycle oss:PutBucketEncryption oss:GetBucketEncryption
 	fc:InvokeFunction fc:GetAlias fc:Create* fc:Get* fc:List* fc:Update* fc:Put* fc:Publish*
-	eventbridge:Create* eventbridge:Get* eventbridge:List* eventbridge:Update* eventbridge:Delete* eventbridge:PutTargets
+	eventbridge:Create* eventbridge:Get* eventbridge:List* eventbridge:Update* eventbridge:Delete* eventbridge:PutTargets eventbridge:PutEvents
 	mns:*Queue* ros:* ram:PassRole`)
 
 func TestEveryRoleHasADocumentThatRAMWouldTake(t *testing.T) {
@@ -86,6 +86,7 @@ func TestAValueThatCouldWidenAResourceIsRefused(t *testing.T) {
 		"content of any room":  func(v *Values) { v.Content = "*/content/*" },
 		"a star amid content":  func(v *Values) { v.Content = "room/*/x" },
 		"a placeholder":        func(v *Values) { v.Function = "${bucket}" },
+		"any bus":              func(v *Values) { v.Bus = "*" },
 	} {
 		v := values
 		spoil(&v)

@@ -98,6 +98,9 @@ var may = map[string]string{
 	"invoke latest":         "replayer operator",
 	"invoke other function": nobody,
 
+	"publish":                "publisher",
+	"publish on another bus": nobody,
+
 	"read alias":                   "replayer operator deployer",
 	"read alias of other function": "deployer",
 }
@@ -160,7 +163,8 @@ var never = map[Role][]string{
 		"write output", "write approved", "write letter", "write content", "write elsewhere", "delete letter", "drop letter version", "drop output version",
 		"invoke alias", "invoke version", "invoke latest", "invoke other function",
 	},
-	Operator: {"write task_records", "write replay_approvals", "batch write"},
+	Operator:  {"write task_records", "write replay_approvals", "batch write"},
+	Publisher: {"batch write", "invoke alias", "invoke version", "invoke latest", "invoke other function"},
 	Cleaner: {
 		"insert task_records", "update task_records", "insert reviews", "update reviews", "insert dead_letters", "update dead_letters",
 		"insert replay_plans", "update replay_plans", "insert replay_items", "update replay_items", "insert replay_approvals", "update replay_approvals",
@@ -188,7 +192,7 @@ func neverOf(role Role) map[string]bool {
 			out[verb+table] = true
 		}
 	}
-	if role == Deployer {
+	if role == Deployer || role == Publisher {
 		for _, t := range tables {
 			for _, verb := range []string{"get ", "scan ", "insert ", "update ", "delete "} {
 				out[verb+t.Name] = true
