@@ -42,6 +42,7 @@ type Flow struct {
 	ignore      []path
 	content     *reference
 	schema      *dataSchema
+	sample      *events.Event
 }
 
 // condition holds where an event's value is one of the wanted texts.

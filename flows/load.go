@@ -155,6 +155,7 @@ func Load(raw []byte, processors map[string]Processor) (*Set, error) {
 		c := checker{flow: y.Name}
 		f := c.build(y, processors)
 		if e := c.sample(f, y.Sample); e != nil {
+			f.sample = e
 			samples[f] = e
 		}
 		problems = append(problems, c.problems...)

@@ -70,6 +70,8 @@ func missingRight(e *aliyun.Error) (action, resource string) {
 		return "oss:" + e.Op, resource
 	case "fc":
 		return "fc:" + e.Op, "acs:fc:*:*:functions/" + e.Resource
+	case "eventbridge":
+		return "eventbridge:" + e.Op, "acs:eventbridge:*:*:eventbus/" + e.Resource
 	}
 	return e.Service + ":" + e.Op, "*"
 }
@@ -91,6 +93,8 @@ func rolesWith(e *aliyun.Error) []string {
 	case "fc":
 		_, qualifier, _ := strings.Cut(e.Resource, "/")
 		a.Action, a.Resource = "fc:"+e.Op, "acs:fc:"+where+"functions/"+localFunctionName+"/"+qualifier
+	case "eventbridge":
+		a.Action, a.Resource = "eventbridge:"+e.Op, "acs:eventbridge:"+where+"eventbus/"+localEnvironment
 	}
 	var roles []string
 	for _, role := range ram.Roles {

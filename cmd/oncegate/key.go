@@ -37,7 +37,8 @@ func (a *app) keyCommand() *cobra.Command {
 
 Sensitive key fields need the key secret in ONCEGATE_KEY_SECRET; they are shown
 as their HMAC, and another secret makes another key (the local cloud uses a fixed
-one where none is set). A file that holds an array is taken member by member. The exit code is 1 where an event gets no key.`,
+one where none is set). A file that holds an array is taken member by member. The exit code is 1 where an event gets no key.
+Values shaped like keys, tokens, id cards or phone numbers are warned of, by place.`,
 		Example: `  oncegate key events/samples/01-summary.json
   oncegate key --output jsonl events/samples
   cat event.json | oncegate key -`,
@@ -61,6 +62,7 @@ one where none is set). A file that holds an array is taken member by member. Th
 				named = append(named, f)
 				lines = append(lines, keyOf(set, f.raw, []byte(secret)))
 			}
+			a.warnOfPersonal(set, named)
 			return a.printKeys(named, lines)
 		}),
 	}

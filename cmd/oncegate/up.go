@@ -60,11 +60,11 @@ Publish events over HTTP at the endpoint of EventBridge, as PutEvents does:
   POST ENDPOINT/openapi/putEvents
   Content-Type: application/cloudevents-batch+json
 
-A single event (application/cloudevents+json, or ce-* headers) is taken there as
-well. Calls to Tablestore, OSS, Function Compute and STS must be signed with the
-printed credentials, which are those of the role that ONCEGATE_LOCAL_IDENTITY names
-or of a user who may do everything; --output json has keys of every role. PutEvents
-is not checked for a signature. SIGINT or SIGTERM stops everything.`,
+Such a call, and those to Tablestore, OSS, Function Compute and STS, must be signed
+with the printed credentials, which are those of the role that ONCEGATE_LOCAL_IDENTITY
+names or of a user who may do everything; --output json has keys of every role.
+A single event (application/cloudevents+json, or ce-* headers), which only the local
+bus takes, needs no signature. SIGINT or SIGTERM stops everything.`,
 		Example: `  oncegate local up
   oncegate local up --output json
   oncegate local up --output env > env.sh &    then: . ./env.sh`,
@@ -103,7 +103,7 @@ func (a *app) up(ctx context.Context, o stackOptions) error {
 		return err
 	}
 	defer bus.Close()
-	front, err := cloudtest.Listen(bus.PutEventsHandler(nil))
+	front, err := cloudtest.Listen(bus.PutEventsHandler(bus.Signed(&s.creds)))
 	if err != nil {
 		return fmt.Errorf("start local cloud: %w", err)
 	}
@@ -159,6 +159,7 @@ func (a *app) printUp(r upReport) error {
 		{"ONCEGATE_OSS_BUCKET", r.OSS.Bucket},
 		{"ONCEGATE_MODEL_BASE_URL", r.Model.Endpoint},
 		{"ONCEGATE_EVENTBRIDGE_ENDPOINT", r.EventBridge.Endpoint},
+		{"ONCEGATE_PUBLISH_ENDPOINT", r.EventBridge.Endpoint},
 		{"ONCEGATE_FC_ENDPOINT", r.FC.Endpoint},
 		{"ONCEGATE_FUNCTION", r.FC.Function},
 		{"ONCEGATE_STS_ENDPOINT", r.STS.Endpoint},
