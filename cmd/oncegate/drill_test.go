@@ -80,7 +80,7 @@ func TestADrillFailsWithoutAnyPartOfItsEvidence(t *testing.T) {
 		"a write by the second":         {drillTwice, func(e *drillEvidence) { e.Revision++ }},
 		"one process":                   {drillRace, func(e *drillEvidence) { e.Processes = 1 }},
 		"no race":                       {drillRace, func(e *drillEvidence) { e.Claims = 1 }},
-		"no time-out":                   {drillModel, func(e *drillEvidence) { e.History = []string{"RUNNING 1", "SUCCEEDED 2"} }},
+		"no time-out":                   {drillModel + drillReplay, func(e *drillEvidence) { e.History = []string{"RUNNING 1", "SUCCEEDED 2"} }},
 		"nobody killed":                 {drillExit, func(e *drillEvidence) { e.Killed = 0 }},
 		"killed too early":              {drillExit, func(e *drillEvidence) { e.StoredAtKilling = 0 }},
 		"no letter":                     {drillReplay, func(e *drillEvidence) { e.LetterID = "" }},

@@ -132,7 +132,7 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.localCommand(), a.keyCommand(), a.publishCommand(), a.drillCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.sealKeyCommand(), a.setupCommand())
+	root.AddCommand(a.localCommand(), a.keyCommand(), a.publishCommand(), a.drillCommand(), a.preflightCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.sealKeyCommand(), a.setupCommand())
 	return root
 }
 
