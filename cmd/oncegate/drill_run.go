@@ -69,7 +69,7 @@ func openRoom(ctx context.Context, o stackOptions, name string) (*drillRoom, err
 		s.Close()
 		return nil, err
 	}
-	return &drillRoom{stack: s, options: o, set: set}, nil
+	return &drillRoom{stack: s, options: o, set: set, seen: drillEvidence{Decisions: []handler.Decision{}, History: []string{}, Outputs: []string{}}}, nil
 }
 
 // deliver hands an event to the function once.
