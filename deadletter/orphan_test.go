@@ -76,7 +76,7 @@ func TestATaskThatMayHaveActedIsNotDiscarded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rec := idempotency.Record{Status: idempotency.StatusFailedRetryable, InputDigest: "d"}
 			c.edit(&rec)
-			got := MayDiscard(Judgement{Letter: letter.Letter{InputDigest: "d"}, Record: &rec}, now)
+			got := MayDiscard(Judgement{Letter: letter.Letter{InputDigest: "d"}, Record: &rec}, now).String()
 			if (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
 				t.Errorf("got %q", got)
 			}

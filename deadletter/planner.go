@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Planner makes plans.
@@ -47,7 +49,7 @@ type Request struct {
 // gate that refused them.
 type Excluded struct {
 	Gate   GateName
-	Reason string
+	Reason messages.Text
 	Count  int64
 }
 
@@ -60,7 +62,7 @@ type Draft struct {
 }
 
 // ErrNothingToPlan says that no letter of the group may be replayed.
-var ErrNothingToPlan = errors.New("no letter of the group may be replayed")
+var ErrNothingToPlan = messages.Errorf("no letter of the group may be replayed")
 
 // Draft says what a plan would hold, without storing anything.
 func (p *Planner) Draft(ctx context.Context, r Request) (Draft, error) { return p.make(ctx, r, false) }
@@ -89,7 +91,7 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 	}
 	id := "rp-" + p.NewID()
 	tree, d, seen := new(plan.Tree), Draft{}, int64(0)
-	excluded := map[Excluded]int64{}
+	excluded := map[string]*Excluded{}
 	var effects []idempotency.TargetKind
 	header := plan.Header{
 		Version: 1, ID: id, Environment: p.Desk.Environment, Fingerprint: r.Fingerprint, Reason: r.Reason, MadeBy: r.By,
@@ -119,7 +121,11 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 			ok, first = Passes(Gates(facts))
 		}
 		if !ok {
-			excluded[Excluded{Gate: first.Name, Reason: first.Reason}]++
+			what := string(first.Name) + first.Reason.String()
+			if excluded[what] == nil {
+				excluded[what] = &Excluded{Gate: first.Name, Reason: first.Reason}
+			}
+			excluded[what].Count++
 			return nil
 		}
 		if r.Limit > 0 && tree.Count() >= r.Limit {
@@ -155,11 +161,9 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 	if err != nil && !errors.Is(err, errEnough) {
 		return Draft{}, fmt.Errorf("make plan: %w", err)
 	}
-	for e, n := range excluded {
-		e.Count = n
-		d.Excluded = append(d.Excluded, e)
+	for _, what := range slices.Sorted(maps.Keys(excluded)) {
+		d.Excluded = append(d.Excluded, *excluded[what])
 	}
-	slices.SortFunc(d.Excluded, func(x, y Excluded) int { return strings.Compare(string(x.Gate)+x.Reason, string(y.Gate)+y.Reason) })
 	if tree.Count() == 0 {
 		return d, ErrNothingToPlan
 	}

@@ -361,7 +361,7 @@ func TestS51TheGenerationCapEndsTheLoop(t *testing.T) {
 		w.now = w.now.Add(time.Hour)
 	}
 	d, err := w.planner(w.store).Make(t.Context(), Request{Fingerprint: fp, Reason: "r", By: "amy"})
-	if !errors.Is(err, ErrNothingToPlan) || len(d.Excluded) != 1 || !strings.Contains(d.Excluded[0].Reason, "failed 3 times") {
+	if !errors.Is(err, ErrNothingToPlan) || len(d.Excluded) != 1 || !strings.Contains(d.Excluded[0].Reason.String(), "failed 3 times") {
 		t.Fatalf("%v %+v", err, d.Excluded)
 	}
 }

@@ -2,11 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/internal/messages"
 	"github.com/oncegate/oncegate/scripts/ram"
 )
 
@@ -21,22 +21,22 @@ func deniedError(err error) (denied error, ok bool) {
 	if action == "" {
 		return refusedf("%w\n%s does not accept the credentials: look at key, secret, token and this machine's clock", err, call.Service), true
 	}
-	text := fmt.Sprintf("missing right: %s on %s", action, resource)
+	missing := messages.T("missing right: %s on %s", action, resource)
 	if roles := rolesWith(call); len(roles) > 0 {
-		text += "; by scripts/ram these roles have it: " + strings.Join(roles, ", ")
+		missing = messages.T("%s; by scripts/ram these roles have it: %s", missing, strings.Join(roles, ", "))
 	}
-	return refusedf("%w\n%s", err, text), true
+	return refusedf("%w\n%s", err, missing), true
 }
 
-// actingAs is what a refused command says about who it was; "" where nobody has
+// actingAs is what a refused command says about who it was; zero where nobody has
 // asked or the refusal was none of a service.
-func (a *app) actingAs(err error) string {
+func (a *app) actingAs(err error) messages.Text {
 	if a.who == "" || aliyun.KindOf(err) != aliyun.KindDenied {
-		return ""
+		return messages.Text{}
 	}
-	text := "you act as " + a.who
+	text := messages.T("you act as %s", a.who)
 	if target, err := a.chosenTarget(); err == nil && target == targetLocal {
-		text += "; " + localIdentityVariable + " names another role"
+		text = messages.T("%s; %s names another role", text, localIdentityVariable)
 	}
 	return text
 }

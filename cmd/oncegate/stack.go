@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"github.com/oncegate/oncegate/idempotency/otstest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // What the local cloud is called.
@@ -75,7 +75,7 @@ func openCloud(stateDir string) (*cloud, error) {
 
 // inUse says what to do where another command holds the state.
 func inUse(stateDir string, err error) error {
-	return fmt.Errorf("%w\nIf `oncegate local up` or another command is working on %s: wait for it, stop it, or use what `local up --output env` prints and --target cloud", err, stateDir)
+	return messages.Errorf("%w\nIf `oncegate local up` or another command is working on %s: wait for it, stop it, or use what `local up --output env` prints and --target cloud", err, stateDir)
 }
 
 // localTablestore is the command's own client of a local Tablestore, in process,
@@ -324,13 +324,13 @@ func buildFunction(ctx context.Context, stateDir string) (string, error) {
 	}
 	goTool, err := exec.LookPath("go")
 	if err != nil {
-		return "", errors.New("build function: there is no go command; install Go, or give a built binary with --function")
+		return "", messages.Errorf("build function: there is no go command; install Go, or give a built binary with --function")
 	}
-	var messages bytes.Buffer
+	var built bytes.Buffer
 	cmd := exec.CommandContext(ctx, goTool, "build", "-buildvcs=false", "-o", binary, functionPackage)
-	cmd.Stdout, cmd.Stderr = &messages, &messages
+	cmd.Stdout, cmd.Stderr = &built, &built
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build function: %w\n%s\nOutside a clone of oncegate there is nothing to build: run this inside one, or give a built binary with --function", err, bytes.TrimSpace(messages.Bytes()))
+		return "", messages.Errorf("build function: %w\n%s\nOutside a clone of oncegate there is nothing to build: run this inside one, or give a built binary with --function", err, bytes.TrimSpace(built.Bytes()))
 	}
 	return binary, nil
 }
