@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/handler"
 	"github.com/oncegate/oncegate/internal/messages"
@@ -28,7 +30,11 @@ func (a *app) abandon(ctx context.Context, o *stackOptions, letters []letter.Let
 		}
 		answer, failed, err := call(ctx, liveQualifier, payload)
 		if err != nil {
-			return messages.Errorf("the letters have ended, and the function could not be asked to abandon task %s: %w; oncegate dlq sweep --execute asks again", short(l.Key), err)
+			err = messages.Errorf("the letters have ended, and the function could not be asked to abandon task %s: %w; oncegate dlq sweep --execute asks again", short(l.Key), err)
+			if refused := new(deadletter.CallError); errors.As(err, &refused) && refused.Denied {
+				err = &exitError{exitRefused, err}
+			}
+			return err
 		}
 		var r handler.Result
 		if failed || json.Unmarshal(answer, &r) != nil {
