@@ -64,8 +64,10 @@ func missingRight(e *aliyun.Error) (action, resource string) {
 			return "oss:PutObject and oss:PutObjectTagging", resource
 		case "GetObject":
 			return "oss:GetObject and oss:GetObjectVersion", resource
+		case "DeleteObject": // of one version, always
+			return "oss:DeleteObjectVersion", resource
 		case "CreateBucket":
-			return "oss:PutBucket", resource
+			return "oss:ListBuckets, oss:PutBucket and oss:PutBucketVersioning", resource
 		}
 		return "oss:" + e.Op, resource
 	case "fc":
@@ -88,6 +90,9 @@ func rolesWith(e *aliyun.Error) []string {
 			return nil
 		}
 		a.Action, a.Resource = "oss:"+e.Op, "acs:oss:"+where+localBucket+"/"+key
+		if e.Op == "DeleteObject" {
+			a.Action = "oss:DeleteObjectVersion"
+		}
 	case "fc":
 		_, qualifier, _ := strings.Cut(e.Resource, "/")
 		a.Action, a.Resource = "fc:"+e.Op, "acs:fc:"+where+"functions/"+localFunctionName+"/"+qualifier

@@ -43,6 +43,12 @@ creates anything.`,
 					return err
 				}
 				defer c.Close()
+				// Who names no role owns the local cloud; operators may not set up.
+				if a.getenv(localIdentityVariable) != "" {
+					if err := a.actOn(c); err != nil {
+						return err
+					}
+				}
 				if created, err = c.setup(ctx); err != nil {
 					return err
 				}

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -229,7 +230,7 @@ type Approval struct {
 var (
 	ErrNotApproved   = messages.Errorf("nobody has approved the plan")
 	ErrOtherDigest   = messages.Errorf("the approval is of another plan than this one")
-	ErrSameIdentity  = messages.Errorf("a high-impact plan needs another identity than its maker to approve it")
+	ErrSameIdentity  = messages.Errorf("a high-impact plan needs another identity than its maker to approve it: another role or user, for a session's name is free to choose")
 	ErrPlanRejected  = messages.Errorf("the plan was rejected")
 	ErrPlanOver      = messages.Errorf("the plan has ended: what is left needs a new plan")
 	ErrItemElsewhere = messages.Errorf("the item is not in the approved plan")
@@ -266,10 +267,17 @@ func CheckApproval(p Plan, a *Approval) error {
 		return ErrPlanRejected
 	case a.Digest != p.Digest || a.PlanID != p.ID:
 		return ErrOtherDigest
-	case len(p.HighImpact) > 0 && (a.By == p.MadeBy || a.By == ""):
+	case len(p.HighImpact) > 0 && (a.By == "" || principal(a.By) == principal(p.MadeBy)):
 		return ErrSameIdentity
 	}
 	return nil
+}
+
+// principal is an identity without its session, whose name the caller of a role
+// picks: role/session is role, a user is itself.
+func principal(name string) string {
+	role, _, _ := strings.Cut(name, "/")
+	return role
 }
 
 // Tree holds the hashes of a plan's items: 64 bytes an item.
