@@ -118,9 +118,10 @@ const (
 )
 
 var (
-	outputName  = artifacts.OutputName(key, 1)
-	letterName  = artifacts.LetterName(key)
-	contentName = "content/article-1.txt"
+	outputName   = artifacts.OutputName(key, 1)
+	letterName   = artifacts.LetterName(key)
+	approvedName = artifacts.ApprovedName(key)
+	contentName  = "content/article-1.txt"
 )
 
 // operation is one call through the SDK that the code itself uses.
