@@ -55,7 +55,7 @@ var (
 
 	functionActions = strings.Fields("CreateFunction GetFunction UpdateFunction DeleteFunction ListFunctionVersions PublishFunctionVersion")
 	aliasActions    = strings.Fields("CreateAlias GetAlias UpdateAlias DeleteAlias")
-	ruleActions     = strings.Fields("CreateRule GetRule ListRules UpdateRule DeleteRule PutTargets ListTargets DeleteTargets")
+	ruleActions     = strings.Fields("CreateRule GetRule ListRules UpdateRule EnableRule DisableRule DeleteRule PutTargets ListTargets DeleteTargets")
 )
 
 // matrix is everything that roles are asked about: all operations of the
@@ -104,7 +104,7 @@ func matrix() []part {
 		{"eventbridge", "EventBridge", []row{
 			{"the bus", bus, strings.Fields("PutEvents CreateEventBus GetEventBus ListEventBuses UpdateEventBus DeleteEventBus"), nil},
 			{"its rule", bus + "/rule/tasks", ruleActions, nil},
-			{"the intake's stream", "eventstreaming/intake", strings.Fields("CreateEventStreaming GetEventStreaming ListEventStreamings UpdateEventStreaming DeleteEventStreaming"), nil},
+			{"the intake's stream", "eventstreaming/intake", strings.Fields("CreateEventStreaming GetEventStreaming ListEventStreamings UpdateEventStreaming StartEventStreaming PauseEventStreaming DeleteEventStreaming"), nil},
 		}},
 		{"mns", "Message queue", []row{
 			{"the dead-letter queue", "/queues/oncegate-dead-letters", strings.Fields("CreateQueue GetQueueAttributes SetQueueAttributes DeleteQueue"), nil},
