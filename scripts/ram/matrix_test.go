@@ -69,6 +69,8 @@ func matrix() []part {
 	ots.rows[len(ots.rows)-1].name = "a table of somebody else"
 	ots.rows = append(
 		ots.rows,
+		row{"a table to come, dead_letter_next", instance + "/table/dead_letter_next", tableActions, nil},
+		row{"a table to come, replay_next", instance + "/table/replay_next", tableActions, nil},
 		row{"task_records of another instance", "instance/other/table/task_records", tableActions, nil},
 		row{"the list of tables", instance + "/table/*", []string{"ListTable"}, nil},
 		row{"the instance", instance, strings.Fields("InsertInstance GetInstance UpdateInstance DeleteInstance"), nil},

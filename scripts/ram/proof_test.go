@@ -228,7 +228,7 @@ func TestEveryActionOfTheMatrixThatAStandInServesIsProved(t *testing.T) {
 		for _, r := range p.rows {
 			for _, a := range r.actions {
 				served := p.service == "oss" && r.name != "dead-letters/ of another bucket" && (r.name != "another bucket" || !slices.Contains(listActions, a)) ||
-					p.service == "ots" && strings.HasPrefix(r.resource, "instance/"+values.Instance+"/") || a == "InvokeFunction"
+					p.service == "ots" && strings.HasPrefix(r.resource, "instance/"+values.Instance+"/") && !strings.HasPrefix(r.name, "a table to come") || a == "InvokeFunction"
 				if served && !proved[p.service+" "+r.name+" "+a] {
 					t.Errorf("%s: nobody calls %s through the SDK", r.name, a)
 				}
