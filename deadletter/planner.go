@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
@@ -93,6 +94,7 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 	tree, d, seen := new(plan.Tree), Draft{}, int64(0)
 	excluded := map[string]*Excluded{}
 	var effects []idempotency.TargetKind
+	var codes []letter.Code // of the group, and what the letters themselves say
 	header := plan.Header{
 		Version: 1, ID: id, Environment: p.Desk.Environment, Fingerprint: r.Fingerprint, Reason: r.Reason, MadeBy: r.By,
 		MadeAt: p.Now().UnixMilli(), ObserveMS: p.Rules.Observe.Milliseconds(), RateMilli: int64(p.Rules.Rate * 1000), Burst: p.Rules.Burst,
@@ -133,6 +135,11 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 			return errEnough
 		}
 		header.Code, header.Target = j.Code, j.Target
+		for _, code := range []letter.Code{j.Code, j.Letter.Code} {
+			if !slices.Contains(codes, code) {
+				codes = append(codes, code)
+			}
+		}
 		if flow != nil {
 			for _, e := range flow.Effects {
 				if !slices.Contains(effects, e.Kind) {
@@ -172,7 +179,7 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 		return Draft{}, fmt.Errorf("make plan: %w", err)
 	}
 	header.Stages = p.Rules.stagesOf(header.Count)
-	header.HighImpact = p.Rules.highImpact(header, effects)
+	header.HighImpact = p.Rules.High.Why(header.Count, effects, codes)
 	d.Plan = plan.Plan{
 		Header: header, Digest: header.Digest(), State: plan.StatePlanned, Revision: 1, UpdatedAt: milli(p.Now()), ExpiresAt: milli(p.Now().Add(p.Desk.Retention)),
 		Counts: plan.Counts{Selected: header.Count, Unresolved: header.Count},
@@ -218,23 +225,6 @@ func freeze(j Judgement, seq int64, current string) plan.Frozen {
 		f.RecordRevision, f.RecordDigest = j.Record.Revision, j.Record.InputDigest
 	}
 	return f
-}
-
-// highImpact says why another identity than the maker has to approve.
-func (r Rules) highImpact(h plan.Header, effects []idempotency.TargetKind) []string {
-	var why []string
-	if h.Count > r.HighCount {
-		why = append(why, fmt.Sprintf("more than %d events", r.HighCount))
-	}
-	for _, kind := range r.HighEffects {
-		if slices.Contains(effects, kind) {
-			why = append(why, fmt.Sprintf("a side effect of kind %s", kind))
-		}
-	}
-	if slices.Contains(r.HighCodes, h.Code) {
-		why = append(why, "the code "+string(h.Code))
-	}
-	return why
 }
 
 // derive fills in flow, key and digest of a letter that had no flow when it was

@@ -259,7 +259,7 @@ func TestS48TheSendsOfAnyOneSecondStayWithinRateAndBurst(t *testing.T) {
 
 func TestS49AnApprovalHoldsForWhatWasShownAndByWhoMayGiveIt(t *testing.T) {
 	w := newReplayWorld(t)
-	w.rules.HighCount = 2
+	w.rules.High.Count = 2
 	p := w.make(w.letters(3))
 	if len(p.HighImpact) != 1 {
 		t.Fatalf("impact %v", p.HighImpact)

@@ -267,10 +267,8 @@ func CheckApproval(p Plan, a *Approval) error {
 		return ErrPlanRejected
 	case a.Digest != p.Digest || a.PlanID != p.ID:
 		return ErrOtherDigest
-	case len(p.HighImpact) > 0 && (a.By == "" || principal(a.By) == principal(p.MadeBy)):
-		return ErrSameIdentity
 	}
-	return nil
+	return CheckImpact(p, a, p.HighImpact)
 }
 
 // principal is an identity without its session, whose name the caller of a role
