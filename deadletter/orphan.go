@@ -16,7 +16,7 @@ import (
 func (d *Desk) Orphans(ctx context.Context, ended []letter.Letter) ([]letter.Letter, error) {
 	waiting := map[string]letter.Letter{}
 	for _, l := range ended {
-		if l.Key == "" || (l.FinalStatus != letter.FinalDiscarded && l.FinalStatus != letter.FinalExpired) {
+		if l.Key == "" || !l.FinalStatus.EndsBusiness() {
 			continue
 		}
 		rec, ok, err := d.Tasks.Get(ctx, l.Key)
@@ -59,9 +59,9 @@ func (d *Desk) Keep(ctx context.Context, id string) error {
 	})
 }
 
-// MayDiscard says why a letter may not be discarded now, zero where it may: a task
+// MayEnd says why nobody may end a letter's business now, zero where one may: a task
 // that runs, or whose side effect may have happened, must first say how it ended.
-func MayDiscard(j Judgement, now time.Time) messages.Text {
+func MayEnd(j Judgement, now time.Time) messages.Text {
 	rec := j.Record
 	if rec == nil || rec.InputDigest != j.Letter.InputDigest || rec.Status == idempotency.StatusSucceeded {
 		return messages.Text{}

@@ -308,11 +308,12 @@ func (a *app) dlqResolveCommand() *cobra.Command {
 		Short: "End letters without a replay, or keep them; who and why stay with them",
 		Long: `End letters without a replay, or keep them; who and why stay with them.
 
-  discard               nobody wants the business any more. Where no other letter of
-                        it is open, the function is asked to abandon its task: later
-                        deliveries of the same input are noted and run nothing
+  discard               nobody wants the business any more
   completed_elsewhere   the business was done by other means
-  keep                  the letter stays open, and its expiry starts anew`,
+  keep                  the letter stays open, and its expiry starts anew
+
+Where the first two end the last open letter of a task, the function is asked to
+abandon it: later deliveries of the same input are noted and run nothing.`,
 		Example: `  oncegate dlq resolve evt-1008 --as discard --reason "test data"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
@@ -331,7 +332,7 @@ func (a *app) dlqResolveCommand() *cobra.Command {
 			err := a.changeLetters(ctx, o.flowsFile, args[0], change, letterChange{
 				what: what, action: deadletter.ActionResolve, by: &by,
 				check: func(j deadletter.Judgement) error {
-					if why := deadletter.MayDiscard(j, time.Now()); as == "discard" && !why.IsZero() {
+					if why := deadletter.MayEnd(j, time.Now()); as != "keep" && !why.IsZero() {
 						return refusedf("letter %s: %s", short(j.Letter.ID), why)
 					}
 					return nil

@@ -105,7 +105,7 @@ func (a *app) sweep(ctx context.Context, flowsFile string, change changeFlags) (
 			return nil, err
 		}
 		for _, l := range page {
-			if l.FinalStatus == letter.FinalDiscarded || l.FinalStatus == letter.FinalExpired {
+			if l.FinalStatus.EndsBusiness() {
 				ended = append(ended, l)
 			}
 		}
