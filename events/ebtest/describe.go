@@ -1,0 +1,104 @@
+package ebtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// Deployed says what a bus cannot know of itself: a Target is a Go function.
+type Deployed struct {
+	Function, Qualifier string // that rules deliver to
+	Intake              string // that streams which read the dead-letter queue deliver to
+	Queue               string // name of the dead-letter queue
+	Region, AccountID   string
+}
+
+// queueRetention is how long the queue of a bus would keep a letter if it were
+// one of the service; here letters stay until they are taken.
+const queueRetention = 7 * 24 * time.Hour
+
+// Describe is the bus as a control plane shows it: patterns, retries, tolerances
+// and dead letters as they run here. Events are delivered whole, which is the
+// form ORIGINAL.
+func (b *Bus) Describe(d Deployed) Setup {
+	s := Setup{Buses: []string{b.opt.Bus}}
+	for _, r := range b.opt.Rules {
+		targets := r.Targets
+		if len(targets) == 0 {
+			targets = []RuleTarget{{ID: "target", Policy: r.Policy, DeadLetter: r.DeadLetter, ErrorsTolerance: r.ErrorsTolerance}}
+		}
+		rule := RuleSetup{EventBusName: b.opt.Bus, RuleName: r.Name, FilterPattern: patternText(r.Pattern), Status: "ENABLE"}
+		for _, t := range targets {
+			rule.Targets = append(rule.Targets, t.describe(d))
+		}
+		s.Rules = append(s.Rules, rule)
+	}
+	for _, one := range b.streams {
+		if !one.FromDeadLetters {
+			continue // Push feeds it: it has no source
+		}
+		var stream StreamSetup
+		stream.EventStreamingName, stream.Status = one.Name, "RUNNING"
+		stream.Source.SourceMNSParameters.QueueName = d.Queue
+		stream.Sink.SinkFcParameters.FunctionName.Form, stream.Sink.SinkFcParameters.FunctionName.Value = "CONSTANT", d.Intake
+		stream.Sink.SinkFcParameters.Qualifier.Form, stream.Sink.SinkFcParameters.Qualifier.Value = "CONSTANT", d.Qualifier
+		stream.RunOptions.ErrorsTolerance = toleranceText(one.ErrorsTolerance)
+		stream.RunOptions.RetryStrategy.PushRetryStrategy = policyText(one.Policy)
+		stream.RunOptions.BatchWindow.CountBasedWindow = one.BatchCount
+		stream.RunOptions.BatchWindow.TimeBasedWindow = int(one.BatchWait / time.Second)
+		s.Streams = append(s.Streams, stream)
+	}
+	if d.Queue != "" {
+		s.Queues = []QueueSetup{{QueueName: d.Queue, MessageRetentionPeriod: int64(queueRetention / time.Second), MaximumMessageSize: MaxQueueMessage}}
+	}
+	return s
+}
+
+func (t RuleTarget) describe(d Deployed) TargetSetup {
+	place := d.Region + ":" + d.AccountID + ":"
+	out := TargetSetup{
+		ID: t.ID, Type: "acs.fc.function", Endpoint: "acs:fc:" + place + "functions/" + d.Function,
+		PushRetryStrategy: policyText(t.Policy), ErrorsTolerance: toleranceText(t.ErrorsTolerance),
+		ParamList: []ParamSetup{{"functionName", "CONSTANT", d.Function}, {"Qualifier", "CONSTANT", d.Qualifier}, {"Body", "ORIGINAL", ""}},
+	}
+	if t.DeadLetter {
+		out.DeadLetterQueue.Arn = "acs:mns:" + place + "/queues/" + d.Queue
+	}
+	return out
+}
+
+func patternText(p json.RawMessage) string {
+	if len(bytes.TrimSpace(p)) == 0 {
+		return "{}"
+	}
+	return string(p)
+}
+
+func policyText(p Policy) Policy {
+	if p == "" {
+		return BackoffRetry
+	}
+	return p
+}
+
+func toleranceText(t string) string {
+	if t == "" {
+		return TolerateAll
+	}
+	return t
+}
+
+// PatternMatches reports whether an event pattern takes an event, as a bus
+// decides it. The error says what of the pattern or the event is not understood.
+func PatternMatches(p json.RawMessage, event []byte) (bool, error) {
+	compiled, err := parsePattern(p)
+	if err != nil {
+		return false, err
+	}
+	e, err := checkEvent(event)
+	if err != nil {
+		return false, err
+	}
+	return compiled.match(e), nil
+}
