@@ -169,7 +169,9 @@ func onRule(v url.Values) (string, string) {
 	return v.Get("EventBusName") + "/" + v.Get("RuleName"), "eventbus/" + v.Get("EventBusName") + "/rule/" + v.Get("RuleName")
 }
 
-func onQueue(v url.Values) (string, string) { return v.Get("QueueName"), "/queues/" + v.Get("QueueName") }
+func onQueue(v url.Values) (string, string) {
+	return v.Get("QueueName"), "/queues/" + v.Get("QueueName")
+}
 
 func onAll(resource string) func(url.Values) (string, string) {
 	return func(url.Values) (string, string) { return "", resource }
