@@ -72,6 +72,13 @@ func missingRight(e *aliyun.Error) (action, resource string) {
 		return "oss:" + e.Op, resource
 	case "fc":
 		return "fc:" + e.Op, "acs:fc:*:*:functions/" + e.Resource
+	case "eventbridge":
+		if e.Resource == "*" {
+			return "eventbridge:" + e.Op, "*"
+		}
+		return "eventbridge:" + e.Op, "acs:eventbridge:*:*:" + e.Resource
+	case "mns":
+		return "mns:" + e.Op, "acs:mns:*:*:/queues/" + e.Resource
 	}
 	return e.Service + ":" + e.Op, "*"
 }

@@ -140,7 +140,7 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.localCommand(), a.keyCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.sealKeyCommand(), a.setupCommand())
+	root.AddCommand(a.localCommand(), a.keyCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.sealKeyCommand(), a.setupCommand(), a.doctorCommand())
 	return root
 }
 

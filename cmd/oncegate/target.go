@@ -131,7 +131,7 @@ func fixed(c aliyun.Credentials) func(context.Context) (aliyun.Credentials, erro
 
 // createTables creates what is missing and checks what is there.
 func createTables(ctx context.Context, store *aliyun.Tablestore) (created []string, err error) {
-	for _, t := range tables {
+	for _, t := range setupTables {
 		err := store.CreateTable(ctx, t)
 		var call *aliyun.Error
 		switch {

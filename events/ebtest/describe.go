@@ -18,23 +18,24 @@ type Deployed struct {
 // one of the service; here letters stay until they are taken.
 const queueRetention = 7 * 24 * time.Hour
 
-// Describe is the bus as a control plane shows it: patterns, retries, tolerances
-// and dead letters as they run here. Events are delivered whole, which is the
-// form ORIGINAL.
-func (b *Bus) Describe(d Deployed) Setup {
-	s := Setup{Buses: []string{b.opt.Bus}}
-	for _, r := range b.opt.Rules {
+// Describe is a bus of these options as a control plane shows it: patterns,
+// retries, tolerances and dead letters as they run here. Events are delivered
+// whole, which is the form ORIGINAL.
+func (o Options) Describe(d Deployed) Setup {
+	o = withDefaults(o)
+	s := Setup{Buses: []string{o.Bus}}
+	for _, r := range o.Rules {
 		targets := r.Targets
 		if len(targets) == 0 {
 			targets = []RuleTarget{{ID: "target", Policy: r.Policy, DeadLetter: r.DeadLetter, ErrorsTolerance: r.ErrorsTolerance}}
 		}
-		rule := RuleSetup{EventBusName: b.opt.Bus, RuleName: r.Name, FilterPattern: patternText(r.Pattern), Status: "ENABLE"}
+		rule := RuleSetup{EventBusName: o.Bus, RuleName: r.Name, FilterPattern: patternText(r.Pattern), Status: "ENABLE"}
 		for _, t := range targets {
 			rule.Targets = append(rule.Targets, t.describe(d))
 		}
 		s.Rules = append(s.Rules, rule)
 	}
-	for _, one := range b.streams {
+	for _, one := range o.Streams {
 		if !one.FromDeadLetters {
 			continue // Push feeds it: it has no source
 		}
@@ -45,7 +46,7 @@ func (b *Bus) Describe(d Deployed) Setup {
 		stream.Sink.SinkFcParameters.Qualifier.Form, stream.Sink.SinkFcParameters.Qualifier.Value = "CONSTANT", d.Qualifier
 		stream.RunOptions.ErrorsTolerance = toleranceText(one.ErrorsTolerance)
 		stream.RunOptions.RetryStrategy.PushRetryStrategy = policyText(one.Policy)
-		stream.RunOptions.BatchWindow.CountBasedWindow = one.BatchCount
+		stream.RunOptions.BatchWindow.CountBasedWindow = max(1, one.BatchCount)
 		stream.RunOptions.BatchWindow.TimeBasedWindow = int(one.BatchWait / time.Second)
 		s.Streams = append(s.Streams, stream)
 	}

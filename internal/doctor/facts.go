@@ -52,6 +52,7 @@ type Function struct {
 	Instance    string
 	Bucket      string
 	Encryption  string // that objects ask for; "" for the bucket's own
+	OwnFlows    bool   // it runs a flows file of its package, not the one that is built in
 
 	Timeout                time.Duration // of one invocation
 	Policy                 idempotency.Policy

@@ -26,6 +26,7 @@ const (
 	NoAnswer    Reason = "no_answer"   // What is the service, Where its error without any payload
 	Unreadable  Reason = "unreadable"  // What is not understood, Where says why
 	DependsOn   Reason = "depends_on"  // What is the check that must pass first
+	Undeployed  Reason = "undeployed"  // What is the function, Where its alias
 	OtherRunner Reason = "other_flows" // the function has a flows file of its own, which nobody has given
 )
 
@@ -50,6 +51,8 @@ func (m *Missing) found() messages.Text {
 		return messages.T("nobody could look: %s is not understood (%s)", m.What, m.Where)
 	case DependsOn:
 		return messages.T("nobody could look: it needs what the check %s did not find", m.What)
+	case Undeployed:
+		return messages.T("nobody could look: there is no function %s at alias %s", m.What, m.Where)
 	case OtherRunner:
 		return messages.T("nobody could look: the function has a flows file of its own (ONCEGATE_FLOWS_FILE)")
 	}
@@ -70,6 +73,8 @@ func (m *Missing) do() messages.Text {
 		return messages.T("look at it yourself: %s", m.What)
 	case DependsOn:
 		return messages.T("put %s right first", m.What)
+	case Undeployed:
+		return messages.T("deploy %s, publish a version and point the alias %s to it", m.What, m.Where)
 	case OtherRunner:
 		return messages.T("give the same file with --flows")
 	}

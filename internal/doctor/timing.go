@@ -44,14 +44,12 @@ func (d Function) work() time.Duration {
 	return d.Timeout - min(max(d.Timeout/10, d.ReserveMin), d.ReserveMax)
 }
 
-// longest is what one run of a flow lasts at worst.
+// longest is what one run of a flow lasts at worst; a model call that has no
+// time-out of its own takes what is left, so it counts for nothing here.
 func (d Function) longest(one Flow) time.Duration {
 	total := time.Duration(0)
 	if one.UsesModel {
 		total = d.ModelTimeout
-		if total == 0 {
-			total = d.work()
-		}
 	}
 	for _, e := range one.Effects {
 		total += e.Timeout
@@ -89,13 +87,16 @@ func judgeBatch(f Facts) Check {
 					messages.T("raise the function's time-out, or lower the effect's `timeout`: this one never starts"))
 			}
 		}
-		switch last := d.longest(one); {
-		case last == 0:
+		last := d.longest(one)
+		switch {
 		case last > work:
 			j.warn(messages.T("flow %s: a run may take %s, and it has %s", one.Name, span(last), span(work)),
 				messages.T("raise the function's time-out, or lower ONCEGATE_MODEL_TIMEOUT and the effects' `timeout`: else a slow run needs further deliveries"))
-		case size > 1:
-			each := batchWorkers * int(work/last)
+		case size > 1 && work > 0:
+			if one.UsesModel && d.ModelTimeout == 0 {
+				last = work
+			}
+			each := batchWorkers * int(work/max(last, time.Second))
 			switch needs := (size + each - 1) / each; {
 			case needs > deliveries:
 				j.fail(messages.T("a batch of %d needs %d deliveries at worst, and there are %d", size, needs, deliveries), messages.T("lower the stream's batch to %d", each*deliveries))
