@@ -25,6 +25,7 @@ import (
 var tables = []aliyun.Table{
 	idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable,
 	plan.PlanTable, plan.ItemTable, plan.ApprovalTable, deadletter.EvidenceTable, deadletter.AuditTable,
+	{Name: "oncegate_doctor_probe", Key: "probe"},
 	{Name: "foreign", Key: "id"}, // of somebody else in the same instance
 }
 
