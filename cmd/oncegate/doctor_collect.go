@@ -183,7 +183,7 @@ func (e *examination) storeFacts(ctx context.Context, f *doctor.Facts) {
 	f.Settings = look(e.bucket, func(c bucketReader) (aliyun.BucketSettings, error) { return c.Settings(ctx) })
 	days := retentionDays
 	if p := f.Deployed.Value.Policy; p.Retention > 0 {
-		days = int(p.Retention / (24 * time.Hour))
+		days = daysOf(p.Retention)
 	}
 	f.Lifecycle = look(e.bucket, func(c bucketReader) ([]string, error) { return c.MissingExpiry(ctx, artifacts.Expiry(days)) })
 }

@@ -110,12 +110,12 @@ func (c *cloud) setup(ctx context.Context) (created []string, err error) {
 	if fresh {
 		created = append(created, "bucket "+localBucket)
 	}
-	return setExpiry(ctx, c.bucket, created)
+	return setExpiry(ctx, c.bucket, retentionDays, created)
 }
 
 // setExpiry writes the bucket's lifecycle rules where they are not there yet.
-func setExpiry(ctx context.Context, bucket *aliyun.Bucket, created []string) ([]string, error) {
-	changed, err := bucket.SetExpiry(ctx, artifacts.Expiry(retentionDays))
+func setExpiry(ctx context.Context, bucket *aliyun.Bucket, days int, created []string) ([]string, error) {
+	changed, err := bucket.SetExpiry(ctx, artifacts.Expiry(days))
 	if err == nil && changed {
 		created = append(created, "lifecycle rules")
 	}
@@ -123,7 +123,10 @@ func setExpiry(ctx context.Context, bucket *aliyun.Bucket, created []string) ([]
 }
 
 // retentionDays is how long records are kept by default.
-var retentionDays = int(idempotency.DefaultPolicy().Retention / (24 * time.Hour))
+var retentionDays = daysOf(idempotency.DefaultPolicy().Retention)
+
+// daysOf are the whole days that hold a duration.
+func daysOf(d time.Duration) int { return int((d + 24*time.Hour - 1) / (24 * time.Hour)) }
 
 // upload puts content that events refer to into the bucket.
 func (c *cloud) upload(ctx context.Context, objects []objectFile) error {

@@ -154,11 +154,10 @@ func judgeEventSize(f Facts) Check {
 func judgeIntakeStream(f Facts) Check {
 	j := about("intake-stream", messages.T("an event stream feeds %s from the dead-letter queue, runs, retries with EXPONENTIAL_DECAY_RETRY, and discards nothing (NONE)", f.Intake))
 	routes, ok := j.blind(f)
-	if !ok {
-		return j.check()
-	}
 	if f.Streams.Missing != nil {
 		j.missing(f.Streams.Missing, Fail)
+	}
+	if !ok || f.Streams.Missing != nil {
 		return j.check()
 	}
 	queues := map[string]bool{}

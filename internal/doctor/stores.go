@@ -139,7 +139,7 @@ func judgeLifecycle(f Facts) Check {
 		j.missing(f.Lifecycle.Missing, Warn)
 	case len(f.Lifecycle.Value) > 0:
 		j.fail(messages.T("these rules are missing or different: %s", list(f.Lifecycle.Value)),
-			messages.T("run `oncegate setup`, which writes them and keeps all others"))
+			messages.T("run `oncegate setup` with the function's ONCEGATE_RETENTION: it writes them and keeps all others"))
 	default:
 		j.note(messages.T("every rule is there"))
 	}
