@@ -32,6 +32,8 @@ type Check struct {
 	Found    messages.Text `json:"found"`
 	Want     messages.Text `json:"want"`
 	Do       messages.Text `json:"do"` // "" where it passes
+
+	unseen bool // a part of it was not seen, whatever the verdict
 }
 
 // Judge makes every check, in an order in which they are best put right.
@@ -50,9 +52,9 @@ func Judge(f Facts) []Check {
 	return checks
 }
 
-// Complete reports whether every check could be made.
+// Complete reports whether every check could be made as a whole.
 func Complete(checks []Check) bool {
-	return !slices.ContainsFunc(checks, func(c Check) bool { return c.Verdict == Unknown })
+	return !slices.ContainsFunc(checks, func(c Check) bool { return c.unseen })
 }
 
 // Failed reports whether any check counts as a fail.
@@ -112,6 +114,7 @@ func (j *judgement) check() Check {
 	c.Verdict, c.CountsAs = j.problems[0].verdict, j.problems[0].counts
 	var found, do []messages.Text
 	for _, p := range j.problems {
+		c.unseen = c.unseen || p.verdict == Unknown
 		found = appendNew(found, p.found)
 		do = appendNew(do, p.do)
 	}
