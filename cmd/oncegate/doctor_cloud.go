@@ -57,6 +57,10 @@ func sourceAt[I any, C any](name, variable, at string, o aliyun.Options, create 
 		s.missing = &doctor.Missing{Reason: doctor.Unset, What: variable}
 		return s
 	}
+	if c, err := o.Credentials(context.Background()); err != nil || c.AccessKeyID == "" || c.AccessKeySecret == "" {
+		s.missing = &doctor.Missing{Reason: doctor.Unset, What: "ALIBABA_CLOUD_ACCESS_KEY_ID or _SECRET"}
+		return s
+	}
 	o.Skew = s.skew
 	client, err := create(at, o)
 	if err != nil {
@@ -86,8 +90,10 @@ func (a *app) onCloud(ctx context.Context, bus string) *examination {
 	}
 	e.identity = sourceAt[identityReader]("sts", "ONCEGATE_STS_ENDPOINT", env.Text("ONCEGATE_STS_ENDPOINT", "https://sts.aliyuncs.com"), options, aliyun.NewSTS)
 	account := ""
-	if id, err := e.identity.client.CallerIdentity(ctx); err == nil {
-		account = id.AccountID
+	if e.identity.missing == nil {
+		if id, err := e.identity.client.CallerIdentity(ctx); err == nil {
+			account = id.AccountID
+		}
 	}
 	e.tables = sourceAt[tableReader]("tablestore", "ONCEGATE_TABLESTORE_ENDPOINT", cloud.Endpoint, options, func(at string, o aliyun.Options) (*aliyun.Tablestore, error) {
 		return aliyun.NewTablestore(at, cloud.Instance, o)
@@ -95,20 +101,24 @@ func (a *app) onCloud(ctx context.Context, bus string) *examination {
 	e.bucket = sourceAt[bucketReader]("oss", "ONCEGATE_OSS_ENDPOINT", cloud.OSSEndpoint, options, func(at string, o aliyun.Options) (*aliyun.Bucket, error) {
 		return aliyun.NewBucket(at, cloud.Bucket, o)
 	})
-	if cloud.Instance == "" {
+	if cloud.Instance == "" && e.tables.missing == nil {
 		e.tables.missing = &doctor.Missing{Reason: doctor.Unset, What: "ONCEGATE_TABLESTORE_INSTANCE"}
 	}
-	if cloud.Bucket == "" {
+	if cloud.Bucket == "" && e.bucket.missing == nil {
 		e.bucket.missing = &doctor.Missing{Reason: doctor.Unset, What: "ONCEGATE_OSS_BUCKET"}
 	}
 	region := regionOf(env)
-	e.functions = sourceAt[functionReader]("fc", "ONCEGATE_FC_ENDPOINT",
+	whence := ""
+	if region == "" {
+		whence = "ONCEGATE_REGION or "
+	}
+	e.functions = sourceAt[functionReader]("fc", whence+"ONCEGATE_FC_ENDPOINT",
 		endpoint(env, "ONCEGATE_FC_ENDPOINT", region, "https://ACCOUNT.REGION.fc.aliyuncs.com", account), options, aliyun.NewFunctions)
-	e.rules = sourceAt[busReader]("eventbridge", "ONCEGATE_EVENTBRIDGE_API_ENDPOINT",
+	e.rules = sourceAt[busReader]("eventbridge", whence+"ONCEGATE_EVENTBRIDGE_API_ENDPOINT",
 		endpoint(env, "ONCEGATE_EVENTBRIDGE_API_ENDPOINT", region, "https://eventbridge-console.REGION.aliyuncs.com", account), options, aliyun.NewEventBridge)
-	e.queues = sourceAt[queueReader]("mns", "ONCEGATE_MNS_ENDPOINT",
+	e.queues = sourceAt[queueReader]("mns", whence+"ONCEGATE_MNS_ENDPOINT",
 		endpoint(env, "ONCEGATE_MNS_ENDPOINT", region, "https://mns-open.REGION.aliyuncs.com", account), options, aliyun.NewMNS)
-	if e.bus == "" {
+	if e.bus == "" && e.rules.missing == nil {
 		e.rules.missing = &doctor.Missing{Reason: doctor.Unset, What: "ONCEGATE_ENVIRONMENT"}
 	}
 	return e

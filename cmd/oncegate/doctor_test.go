@@ -328,7 +328,7 @@ var sicknesses = []sickness{
 	},
 	{
 		"nobody says where queues are", func(w *ward) { delete(w.env, "ONCEGATE_MNS_ENDPOINT") },
-		"dead-letter-queue unknown/fail, event-size unknown/fail", "ONCEGATE_MNS_ENDPOINT is not set",
+		"dead-letter-queue unknown/fail, event-size unknown/fail", "ONCEGATE_REGION or ONCEGATE_MNS_ENDPOINT is not set",
 	},
 	{
 		"a control plane that is down", func(w *ward) { _ = w.plane.Close() },
@@ -428,6 +428,30 @@ func TestAVersionThatIsGoneIsSeen(t *testing.T) {
 	}
 	if e := w.examine(); e.code != exitFailed || e.ill() != "versions fail" {
 		t.Errorf("exit code %d, ill are %s", e.code, e.ill())
+	}
+}
+
+func TestEndpointsFollowFromRegionAndAccount(t *testing.T) {
+	const pattern = "https://ACCOUNT.REGION.fc.aliyuncs.com"
+	for _, tt := range []struct {
+		env             map[string]string
+		account, region string
+		want            string
+	}{
+		{nil, "1", "", ""},
+		{map[string]string{"ONCEGATE_REGION": "cn-beijing"}, "1", "cn-beijing", "https://1.cn-beijing.fc.aliyuncs.com"},
+		{map[string]string{"ONCEGATE_REGION": "cn-beijing"}, "", "cn-beijing", ""},
+		{map[string]string{"ONCEGATE_TABLESTORE_ENDPOINT": "https://i.cn-hangzhou.ots.aliyuncs.com"}, "1", "cn-hangzhou", "https://1.cn-hangzhou.fc.aliyuncs.com"},
+		{map[string]string{"ONCEGATE_TABLESTORE_ENDPOINT": "https://i.ap-southeast-1.vpc.tablestore.aliyuncs.com"}, "1", "ap-southeast-1", "https://1.ap-southeast-1.fc.aliyuncs.com"},
+		{map[string]string{"ONCEGATE_OSS_ENDPOINT": "https://oss-cn-shanghai-internal.aliyuncs.com"}, "1", "cn-shanghai", "https://1.cn-shanghai.fc.aliyuncs.com"},
+		{map[string]string{"ONCEGATE_TABLESTORE_ENDPOINT": "http://127.0.0.1:1", "ONCEGATE_OSS_ENDPOINT": "https://oss.example"}, "1", "", ""},
+		{map[string]string{"ONCEGATE_FC_ENDPOINT": "http://127.0.0.1:2"}, "", "", "http://127.0.0.1:2"},
+	} {
+		env := aliyun.NewEnv(func(name string) string { return tt.env[name] })
+		region := regionOf(env)
+		if at := endpoint(env, "ONCEGATE_FC_ENDPOINT", region, pattern, tt.account); region != tt.region || at != tt.want {
+			t.Errorf("%v: region %q, endpoint %q", tt.env, region, at)
+		}
 	}
 }
 
