@@ -6,6 +6,67 @@ import (
 	"time"
 )
 
+// Setup is what a control plane knows, in the words of its answers.
+type Setup struct {
+	Buses   []string
+	Rules   []RuleSetup
+	Streams []StreamSetup
+	Queues  []QueueSetup
+}
+
+// RuleSetup is a rule as GetRule answers it.
+type RuleSetup struct {
+	EventBusName  string
+	RuleName      string
+	FilterPattern string
+	Status        string // ENABLE or DISABLE
+	Targets       []TargetSetup
+}
+
+// TargetSetup is a rule's target.
+type TargetSetup struct {
+	ID                string `json:"Id"`
+	Type              string
+	Endpoint          string
+	PushRetryStrategy Policy
+	ErrorsTolerance   string
+	DeadLetterQueue   ARN `json:",omitzero"`
+	ParamList         []ParamSetup
+}
+
+// ARN names a resource.
+type ARN struct {
+	Arn string `json:",omitempty"`
+}
+
+// ParamSetup is one parameter of a target.
+type ParamSetup struct{ ResourceKey, Form, Value string }
+
+// StreamSetup is an event stream from a queue to a function.
+type StreamSetup struct {
+	EventStreamingName string
+	Status             string
+	Source             struct {
+		SourceMNSParameters struct{ QueueName string }
+	}
+	Sink struct {
+		SinkFcParameters struct{ FunctionName, Qualifier struct{ Form, Value string } }
+	}
+	RunOptions struct {
+		ErrorsTolerance string
+		RetryStrategy   struct{ PushRetryStrategy Policy }
+		BatchWindow     struct{ CountBasedWindow, TimeBasedWindow int }
+	}
+}
+
+// QueueSetup is a queue as GetQueueAttributes answers it.
+type QueueSetup struct {
+	QueueName              string
+	MessageRetentionPeriod int64 // seconds
+	MaximumMessageSize     int   // bytes
+	ActiveMessages         int
+}
+
 // Deployed says what a bus cannot know of itself: a Target is a Go function.
 type Deployed struct {
 	Function, Qualifier string // that rules deliver to
