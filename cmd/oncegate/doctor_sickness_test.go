@@ -275,6 +275,11 @@ var sicknesses = []sickness{
 		}, "conditional-write fail", "the second put was taken",
 	},
 	{
+		"a store that does not get the first put", func(w *ward) {
+			w.ots.Faults.Add(cloudtest.Fault{Op: "PutRow", Target: probeTable.Name, Kind: cloudtest.Drop})
+		}, "conditional-write unknown/fail", "tablestore did not answer",
+	},
+	{
 		"a store that loses the second answer", func(w *ward) {
 			w.ots.Faults.Add(cloudtest.Fault{Op: "PutRow", Target: probeTable.Name, Skip: 1, Phase: cloudtest.After, Kind: cloudtest.Drop})
 		}, "conditional-write unknown/fail", "tablestore did not answer",

@@ -132,6 +132,7 @@ var cases = []struct {
 	{"versions", "fail", "none", func(f *Facts) { f.Versions.Value.Published = nil }},
 	{"versions", "fail", "no alias", func(f *Facts) { f.Versions.Value.AliasTo = "" }},
 	{"versions", "fail", "the alias points to LATEST", func(f *Facts) { f.Versions.Value.AliasTo = "LATEST" }},
+	{"versions", "fail", "the alias points to LATEST, which is listed", func(f *Facts) { f.Versions.Value = Versions{[]string{"1", "LATEST"}, "LATEST"} }},
 	{"versions", "fail", "the alias points to what is gone", func(f *Facts) { f.Versions.Value.AliasTo = "9" }},
 	{"versions", unknownFail, "nobody saw them", func(f *Facts) { f.Versions.Missing = &nobody }},
 
@@ -199,6 +200,8 @@ var cases = []struct {
 	{"backoff", "fail", "three retries", func(f *Facts) { target(f).Retry = "" }},
 	{"backoff", "fail", "too many attempts", func(f *Facts) { f.Flows.Value[0].MaxAttempts = 40 }},
 	{"backoff", "pass", "one attempt", func(f *Facts) { f.Flows.Value[0].MaxAttempts, target(f).Retry = 1, "" }},
+	{"backoff", "pass", "two attempts have one wait", func(f *Facts) { f.Flows.Value[0].MaxAttempts, target(f).Retry = 2, "" }},
+	{"backoff", "fail", "three attempts have two", func(f *Facts) { f.Flows.Value[0].MaxAttempts, target(f).Retry = 3, "" }},
 	{"backoff", unknownFail, "retries that nobody knows", func(f *Facts) { target(f).Retry = "SOMETIMES" }},
 	{"backoff", unknownFail, "nobody saw the function", func(f *Facts) { f.Deployed.Missing = &nobody }},
 
@@ -206,6 +209,12 @@ var cases = []struct {
 	{"lease", "fail", "longer than EventBridge waits", func(f *Facts) { f.Deployed.Value.Timeout = 301 * time.Second }},
 	{"lease", "pass", "as long as EventBridge waits", func(f *Facts) { f.Deployed.Value.Timeout = 300 * time.Second }},
 	{"lease", "fail", "no time for the work", func(f *Facts) { f.Deployed.Value.Timeout = 2 * time.Second }},
+	{"lease", "fail", "as long as three retries", func(f *Facts) {
+		f.Deployed.Value.Timeout, f.Deployed.Value.Policy.Margin, target(f).Retry = 25*time.Second, 5*time.Second, ""
+	}},
+	{"lease", "pass", "shorter than three retries", func(f *Facts) {
+		f.Deployed.Value.Timeout, f.Deployed.Value.Policy.Margin, target(f).Retry = 25*time.Second-1, 5*time.Second, ""
+	}},
 	{"lease", unknownFail, "retries that nobody knows", func(f *Facts) { target(f).Retry = "SOMETIMES" }},
 	{"lease", unknownFail, "no rule", func(f *Facts) { f.Rules.Value = nil }},
 
