@@ -61,6 +61,7 @@ type examination struct {
 	local       bool
 	environment string
 	bus         string
+	ignored     []string // rules that are not judged
 	instance    string
 	bucketName  string
 	function    string
@@ -120,7 +121,7 @@ func missingOf(service string, err error) doctor.Missing {
 // facts collects everything that can be learnt.
 func (e *examination) facts(ctx context.Context) doctor.Facts {
 	f := doctor.Facts{
-		Local: e.local, Environment: e.environment, Instance: e.instance, Bucket: e.bucketName,
+		Environment: e.environment, Instance: e.instance, Bucket: e.bucketName,
 		Function: e.function, Intake: e.intake, Alias: liveQualifier, Problems: e.problems,
 	}
 	f.Identity = look(&e.identity, func(c identityReader) (doctor.Identity, error) {
@@ -203,7 +204,7 @@ func (e *examination) busFacts(ctx context.Context, f *doctor.Facts) {
 		if aliyun.KindOf(err) == aliyun.KindNotFound {
 			return nil, nil // no bus has no rule
 		}
-		return rules, err
+		return slices.DeleteFunc(rules, func(r aliyun.Rule) bool { return slices.Contains(e.ignored, r.Name) }), err
 	})
 	f.Foreign = look(&e.rules, func(c busReader) ([]aliyun.Rule, error) { return foreignRules(ctx, c, e.bus) })
 	f.Streams = look(&e.rules, func(c busReader) ([]aliyun.Stream, error) { return c.Streams(ctx) })

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -24,7 +25,7 @@ func deployedFunction(cfg aliyun.FunctionConfig, ownSecret string) doctor.Functi
 	d := doctor.Function{
 		Environment: cloud.Environment, Instance: cloud.Instance, Bucket: cloud.Bucket, Encryption: cloud.Encryption,
 		Timeout: cfg.Timeout, TimeScale: env.Factor("ONCEGATE_TIME_SCALE", 1), OwnFlows: env.Text("ONCEGATE_FLOWS_FILE", "") != "",
-		Policy: idempotency.DefaultPolicy(), Targets: map[string]bool{},
+		Local: loopback(cloud.Endpoint), Policy: idempotency.DefaultPolicy(), Targets: map[string]bool{},
 	}
 	if env.OneOf("ONCEGATE_ROLE", "task", "intake") != "task" {
 		env.Reject("ONCEGATE_ROLE", "must be task for the function that handles events")
@@ -77,7 +78,15 @@ func readModel(env *aliyun.Env, d *doctor.Function) {
 	name, key := env.Need("ONCEGATE_MODEL_NAME"), env.Need("ONCEGATE_MODEL_API_KEY")
 	d.Model = address != "" && name != "" && key != ""
 	d.ModelTimeout = env.Duration("ONCEGATE_MODEL_TIMEOUT", 0)
-	if u, err := url.Parse(address); err == nil && u.Scheme == "http" {
-		d.ModelPlain = u.Hostname() != "127.0.0.1" && u.Hostname() != "localhost" && u.Hostname() != "::1"
+	d.ModelPlain = strings.HasPrefix(strings.ToLower(address), "http:") && !loopback(address)
+}
+
+// loopback reports whether an address is on the machine itself.
+func loopback(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
 	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || (ip != nil && ip.IsLoopback())
 }

@@ -145,6 +145,17 @@ var sicknesses = []sickness{
 		}, "one-flow unknown/fail", "is not understood",
 	},
 	{
+		"a bad rule that is left out on purpose", func(w *ward) {
+			w.plane.Change(func(s *ebtest.Setup) {
+				other := s.Rules[0]
+				other.RuleName, other.Targets = "impatient", slices.Clone(other.Targets)
+				other.Targets[0].PushRetryStrategy = ebtest.BackoffRetry
+				s.Rules = append(s.Rules, other)
+			})
+			w.args = []string{"--ignore-rule", "impatient"}
+		}, "", "impatient",
+	},
+	{
 		"a rule of another bus", func(w *ward) {
 			w.plane.Change(func(s *ebtest.Setup) {
 				other := s.Rules[0]
@@ -176,7 +187,9 @@ var sicknesses = []sickness{
 		"env fail, copies fail", "in the function: environment variables are not set: ONCEGATE_OSS_BUCKET",
 	},
 	{
-		"a function on the local cloud's time", func(w *ward) { w.function(map[string]string{"ONCEGATE_TIME_SCALE": "100"}) },
+		"a function on the local cloud's time", func(w *ward) {
+			w.function(map[string]string{"ONCEGATE_TIME_SCALE": "100", "ONCEGATE_TABLESTORE_ENDPOINT": "https://oncegate.cn-hangzhou.ots.aliyuncs.com"})
+		},
 		"env fail", "ONCEGATE_TIME_SCALE 100",
 	},
 	{

@@ -84,7 +84,7 @@ var cases = []struct {
 	{"env", "fail", "a variable is missing here", func(f *Facts) { f.Problems = []string{"X is not set"} }},
 	{"env", "fail", "a variable is missing in the function", func(f *Facts) { f.Deployed.Value.Problems = []string{"X is not set"} }},
 	{"env", "fail", "time is scaled", func(f *Facts) { f.Deployed.Value.TimeScale = 100 }},
-	{"env", "pass", "time is scaled on the local cloud", func(f *Facts) { f.Local, f.Deployed.Value.TimeScale = true, 100 }},
+	{"env", "pass", "time is scaled on the local cloud", func(f *Facts) { f.Deployed.Value.Local, f.Deployed.Value.TimeScale = true, 100 }},
 	{"env", unknownFail, "nobody saw the function", func(f *Facts) { f.Deployed.Missing = &nobody }},
 	{"env", "fail", "a variable is missing here, and nobody saw the function", func(f *Facts) { f.Problems, f.Deployed.Missing = []string{"X"}, &nobody }},
 

@@ -9,7 +9,6 @@ import (
 
 // Facts are what is known of one deployment.
 type Facts struct {
-	Local       bool   // the local cloud, where waits are scaled
 	Environment string // as this command reads it, by default also the bus
 	Instance    string // of Tablestore, as this command reads it
 	Bucket      string // as this command reads it
@@ -48,6 +47,7 @@ type Identity struct {
 type Function struct {
 	Problems    []string // of its variables; no values
 	TimeScale   float64
+	Local       bool // its tables are on its own machine: a local cloud, where waits are scaled
 	Environment string
 	Instance    string
 	Bucket      string

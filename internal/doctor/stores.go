@@ -31,7 +31,7 @@ func judgeEnv(f Facts) Check {
 		for _, p := range d.Problems {
 			j.fail(messages.T("in the function: %s", p), messages.T("set it in s.yaml and deploy"))
 		}
-		if !f.Local && d.TimeScale != 1 {
+		if !d.Local && d.TimeScale != 1 {
 			j.fail(messages.T("the function runs with ONCEGATE_TIME_SCALE %g, which is for the local cloud", d.TimeScale), messages.T("remove ONCEGATE_TIME_SCALE from the function"))
 		}
 	}
