@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/flows"
@@ -121,7 +120,7 @@ func missingOf(service string, err error) doctor.Missing {
 // facts collects everything that can be learnt.
 func (e *examination) facts(ctx context.Context) doctor.Facts {
 	f := doctor.Facts{
-		Environment: e.environment, Instance: e.instance, Bucket: e.bucketName,
+		Environment: e.environment, Bus: e.bus, Instance: e.instance, Bucket: e.bucketName,
 		Function: e.function, Intake: e.intake, Alias: liveQualifier, Problems: e.problems,
 	}
 	f.Identity = look(&e.identity, func(c identityReader) (doctor.Identity, error) {
@@ -137,16 +136,21 @@ func (e *examination) facts(ctx context.Context) doctor.Facts {
 }
 
 func (e *examination) functionFacts(ctx context.Context, f *doctor.Facts) {
+	secret := "" // of the function that handles events
 	f.Deployed = look(&e.functions, func(c functionReader) (doctor.Function, error) {
 		cfg, err := c.Config(ctx, e.function, liveQualifier)
 		if err != nil {
 			return doctor.Function{}, err
 		}
+		secret = cfg.Env["ONCEGATE_KEY_SECRET"]
 		return deployedFunction(cfg, e.secret), nil
 	})
-	f.IntakeRun = look(&e.functions, func(c functionReader) (time.Duration, error) {
+	f.TakesIn = look(&e.functions, func(c functionReader) (doctor.Intake, error) {
 		cfg, err := c.Config(ctx, e.intake, liveQualifier)
-		return cfg.Timeout, err
+		if err != nil {
+			return doctor.Intake{}, err
+		}
+		return deployedIntake(cfg, secret), nil
 	})
 	f.Versions = look(&e.functions, func(c functionReader) (v doctor.Versions, err error) {
 		if v.Published, err = c.Versions(ctx, e.function); err != nil && aliyun.KindOf(err) != aliyun.KindNotFound {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/events/ebtest"
+	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/doctor"
 )
@@ -24,6 +25,7 @@ func (e *examination) flowFacts(f *doctor.Facts) {
 	for _, one := range e.flows.Flows {
 		flow := doctor.Flow{
 			Name: one.Name, Enabled: one.Enabled, MaxAttempts: one.MaxAttempts, NeedsSecret: one.NeedsSecret(), UsesModel: one.Processor != "record",
+			NamedByBus: one.EnvironmentPath() == flows.DefaultEnvironment,
 		}
 		for _, d := range one.Effects {
 			flow.Effects = append(flow.Effects, doctor.Effect{Name: d.Name, Uses: d.Uses, Timeout: d.Timeout})

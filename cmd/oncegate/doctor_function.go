@@ -73,6 +73,25 @@ func readSecret(env *aliyun.Env, d *doctor.Function, own string) {
 	d.KeySecret, d.OtherSecret = len(secret) >= minKeySecret, secret != strings.TrimSpace(own)
 }
 
+// deployedIntake is the same for the function that takes dead letters in; secret
+// is that of the one that handles events.
+func deployedIntake(cfg aliyun.FunctionConfig, secret string) doctor.Intake {
+	env := aliyun.NewEnv(func(name string) string { return cfg.Env[name] })
+	cloud := env.Cloud()
+	if env.OneOf("ONCEGATE_ROLE", "task", "intake") != "intake" {
+		env.Reject("ONCEGATE_ROLE", "must be intake for the function that takes dead letters in")
+	}
+	var d doctor.Function
+	readSecret(env, &d, secret)
+	in := doctor.Intake{
+		Environment: cloud.Environment, Instance: cloud.Instance, Bucket: cloud.Bucket, Timeout: cfg.Timeout, KeySecret: d.KeySecret, OtherSecret: d.OtherSecret,
+	}
+	if err := env.Err(); err != nil {
+		in.Problems = strings.Split(err.Error(), "\n")
+	}
+	return in
+}
+
 func readModel(env *aliyun.Env, d *doctor.Function) {
 	address := env.URL("ONCEGATE_MODEL_BASE_URL")
 	name, key := env.Need("ONCEGATE_MODEL_NAME"), env.Need("ONCEGATE_MODEL_API_KEY")

@@ -187,6 +187,38 @@ var sicknesses = []sickness{
 		"env fail, copies fail", "in the function: environment variables are not set: ONCEGATE_OSS_BUCKET",
 	},
 	{
+		"an intake that handles events", func(w *ward) {
+			w.front.Redeploy(localIntakeName, map[string]string{"ONCEGATE_ROLE": "task"}, 0)
+		}, "env fail", "in the intake: environment variable ONCEGATE_ROLE must be intake",
+	},
+	{
+		"an intake without the key secret", func(w *ward) {
+			w.front.Redeploy(localIntakeName, map[string]string{"ONCEGATE_KEY_SECRET": ""}, 0)
+		}, "key-secret fail", "the intake has another key secret",
+	},
+	{
+		"an intake with another key secret", func(w *ward) {
+			w.front.Redeploy(localIntakeName, map[string]string{"ONCEGATE_KEY_SECRET": strings.Repeat("y", 32)}, 0)
+		}, "key-secret fail", "the intake has another key secret",
+	},
+	{
+		"an intake of another environment", func(w *ward) {
+			w.front.Redeploy(localIntakeName, map[string]string{"ONCEGATE_ENVIRONMENT": "staging"}, 0)
+		}, "copies fail", "staging",
+	},
+	{
+		"no intake", func(w *ward) { w.front.Unalias(localIntakeName, liveQualifier) },
+		"env unknown/fail, batch unknown/fail, key-secret unknown/fail, copies unknown/fail", "no function oncegate-intake at alias live",
+	},
+	{
+		"a bus of another name", func(w *ward) {
+			w.plane.Change(func(s *ebtest.Setup) {
+				s.Buses, s.Rules[0].EventBusName = []string{"orders"}, "orders"
+			})
+			w.args = []string{"--bus", "orders"}
+		}, "copies fail", "name the bus orders as their environment",
+	},
+	{
 		"a function on the local cloud's time", func(w *ward) {
 			w.function(map[string]string{"ONCEGATE_TIME_SCALE": "100", "ONCEGATE_TABLESTORE_ENDPOINT": "https://oncegate.cn-hangzhou.ots.aliyuncs.com"})
 		},

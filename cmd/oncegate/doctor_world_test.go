@@ -87,8 +87,12 @@ func newWard(t *testing.T) *ward {
 		try(start())
 	}
 	for _, name := range []string{localFunctionName, localIntakeName} {
+		env := w.functionVariables()
+		if name == localIntakeName {
+			env[0] = "ONCEGATE_ROLE=intake"
+		}
 		f, err := fctest.Start(fctest.Options{
-			Binary: functionBinary, Env: w.functionVariables(), FunctionName: name, Qualifier: liveQualifier, VersionID: "3", Timeout: 2 * time.Minute,
+			Binary: functionBinary, Env: env, FunctionName: name, Qualifier: liveQualifier, VersionID: "3", Timeout: 2 * time.Minute,
 			Credentials: func() cloudtest.Credential { return w.creds.Issue(time.Time{}) },
 		})
 		try(err)

@@ -54,7 +54,7 @@ func judgeVersions(f Facts) Check {
 
 func judgeRuleForm(f Facts) Check {
 	j := about("rule-form", messages.T("a rule of bus %s brings whole events (ORIGINAL) to %s at alias %s, retries with EXPONENTIAL_DECAY_RETRY, and goes on after an error (ALL)",
-		f.Environment, f.Function, f.Alias))
+		f.Bus, f.Function, f.Alias))
 	if f.Rules.Missing != nil {
 		j.missing(f.Rules.Missing, Fail)
 		return j.check()

@@ -17,14 +17,14 @@ const queueARN = "acs:mns:cn-hangzhou:1:/queues/letters"
 // healthy are facts of a deployment that keeps every promise.
 func healthy() Facts {
 	return Facts{
-		Environment: "prod", Instance: "i", Bucket: "b", Function: "tasks", Intake: "intake", Alias: "live",
+		Environment: "prod", Bus: "prod", Instance: "i", Bucket: "b", Function: "tasks", Intake: "intake", Alias: "live",
 		Identity: See(Identity{Name: "oncegate-deployer/amy", Account: "1"}),
 		Deployed: See(Function{
 			TimeScale: 1, Environment: "prod", Instance: "i", Bucket: "b", Encryption: "AES256",
 			Timeout: 120 * time.Second, Policy: idempotency.DefaultPolicy(), ReserveMin: 2 * time.Second, ReserveMax: 10 * time.Second,
 			ModelTimeout: 60 * time.Second, Model: true, KeySecret: true, Targets: map[string]bool{"notify": true},
 		}),
-		IntakeRun: See(120 * time.Second),
+		TakesIn:   See(Intake{Timeout: 120 * time.Second, Environment: "prod", Instance: "i", Bucket: "b", KeySecret: true}),
 		Versions:  See(Versions{Published: []string{"1", "2"}, AliasTo: "2"}),
 		Tables:    []Table{{"task_records", See(TableShape{})}, {"reviews", See(TableShape{})}},
 		Probe:     See(Probe{Second: "OTSConditionCheckFail"}),
@@ -45,7 +45,7 @@ func healthy() Facts {
 			{Name: "somebody else's", Status: "PAUSED", Queue: "theirs", Function: "theirs", Batch: 10000},
 		}),
 		Flows: See([]Flow{
-			{Name: "a", Enabled: true, MaxAttempts: 6, NeedsSecret: true, UsesModel: true, Effects: []Effect{{"tell", "notify", 10 * time.Second}}, Routes: See([]string{"main"})},
+			{Name: "a", Enabled: true, MaxAttempts: 6, NeedsSecret: true, UsesModel: true, NamedByBus: true, Effects: []Effect{{"tell", "notify", 10 * time.Second}}, Routes: See([]string{"main"})},
 			{Name: "off", MaxAttempts: 100, Effects: []Effect{{"x", "robot", time.Hour}}, AlsoWantedBy: []string{"a"}},
 		}),
 	}
@@ -87,6 +87,9 @@ var cases = []struct {
 	{"env", "pass", "time is scaled on the local cloud", func(f *Facts) { f.Deployed.Value.Local, f.Deployed.Value.TimeScale = true, 100 }},
 	{"env", unknownFail, "nobody saw the function", func(f *Facts) { f.Deployed.Missing = &nobody }},
 	{"env", "fail", "a variable is missing here, and nobody saw the function", func(f *Facts) { f.Problems, f.Deployed.Missing = []string{"X"}, &nobody }},
+
+	{"env", "fail", "a variable is missing in the intake", func(f *Facts) { f.TakesIn.Value.Problems = []string{"X is not set"} }},
+	{"env", unknownFail, "nobody saw the intake", func(f *Facts) { f.TakesIn.Missing = &nobody }},
 
 	{"credentials", "warn", "the account's own", func(f *Facts) { f.Identity.Value.Owner = true }},
 	{"credentials", unknownFail, "nobody says whose", func(f *Facts) { f.Identity.Missing = &nobody }},
@@ -173,9 +176,9 @@ var cases = []struct {
 	{"intake-stream", unknownFail, "nobody saw them", func(f *Facts) { f.Streams.Missing = &nobody }},
 	{"intake-stream", unknownFail, "no queue", func(f *Facts) { target(f).DeadLetterQueue = "" }},
 
-	{"batch", "pass", "the intake's batch just fits", func(f *Facts) { f.IntakeRun.Value = 20 * time.Second }},
-	{"batch", "fail", "the intake's batch does not fit", func(f *Facts) { f.IntakeRun.Value = 20*time.Second - 1 }},
-	{"batch", unknownFail, "nobody saw the intake", func(f *Facts) { f.IntakeRun.Missing = &nobody }},
+	{"batch", "pass", "the intake's batch just fits", func(f *Facts) { f.TakesIn.Value.Timeout = 20 * time.Second }},
+	{"batch", "fail", "the intake's batch does not fit", func(f *Facts) { f.TakesIn.Value.Timeout = 20*time.Second - 1 }},
+	{"batch", unknownFail, "nobody saw the intake", func(f *Facts) { f.TakesIn.Missing = &nobody }},
 	{"batch", "fail", "an effect that never starts", func(f *Facts) { f.Flows.Value[0].Effects[0].Timeout = 110 * time.Second }},
 	{"batch", "pass", "a run that just fits", func(f *Facts) { f.Flows.Value[0].Effects[0].Timeout = 50 * time.Second }},
 	{"batch", "warn", "a run that does not", func(f *Facts) { f.Flows.Value[0].Effects[0].Timeout = 50*time.Second + 1 }},
@@ -230,6 +233,10 @@ var cases = []struct {
 
 	{"key-secret", "fail", "none", func(f *Facts) { f.Deployed.Value.KeySecret = false }},
 	{"key-secret", "pass", "none, and none is needed", func(f *Facts) { f.Deployed.Value.KeySecret, f.Flows.Value[0].NeedsSecret = false, false }},
+	{"key-secret", "fail", "none in the intake", func(f *Facts) { f.TakesIn.Value.KeySecret = false }},
+	{"key-secret", "fail", "another one in the intake", func(f *Facts) { f.TakesIn.Value.OtherSecret = true }},
+	{"key-secret", unknownFail, "another one in the intake than nobody knows", func(f *Facts) { f.TakesIn.Value.OtherSecret, f.Deployed.Missing = true, &nobody }},
+	{"key-secret", unknownFail, "nobody saw the intake", func(f *Facts) { f.TakesIn.Missing = &nobody }},
 	{"key-secret", "warn", "another one here", func(f *Facts) { f.Deployed.Value.OtherSecret = true }},
 	{"key-secret", unknownFail, "nobody saw the function", func(f *Facts) { f.Deployed.Missing = &nobody }},
 	{"key-secret", "pass", "nobody saw the function, and none is needed", func(f *Facts) { f.Deployed.Missing, f.Flows.Value[0].NeedsSecret = &nobody, false }},
@@ -249,6 +256,12 @@ var cases = []struct {
 	{"copies", "fail", "another environment", func(f *Facts) { f.Deployed.Value.Environment = "staging" }},
 	{"copies", "fail", "another instance", func(f *Facts) { f.Deployed.Value.Instance = "x" }},
 	{"copies", "fail", "another bucket", func(f *Facts) { f.Deployed.Value.Bucket = "x" }},
+	{"copies", "fail", "an intake of another environment", func(f *Facts) { f.TakesIn.Value.Environment = "staging" }},
+	{"copies", "fail", "an intake of another instance", func(f *Facts) { f.TakesIn.Value.Instance = "x" }},
+	{"copies", "fail", "an intake of another bucket", func(f *Facts) { f.TakesIn.Value.Bucket = "x" }},
+	{"copies", unknownFail, "nobody saw the intake", func(f *Facts) { f.TakesIn.Missing = &nobody }},
+	{"copies", "fail", "a bus of another name", func(f *Facts) { f.Bus = "other" }},
+	{"copies", "pass", "a bus of another name, and events that name their environment", func(f *Facts) { f.Bus, f.Flows.Value[0].NamedByBus = "other", false }},
 	{"copies", "fail", "another bus", func(f *Facts) { f.Foreign.Value[0].Targets[0].Function = "tasks" }},
 	{"copies", "pass", "another bus, whose rule is off", func(f *Facts) {
 		f.Foreign.Value[0].Targets[0].Function, f.Foreign.Value[0].Enabled = "tasks", false
@@ -331,7 +344,7 @@ func TestACheckOfWhichAPartWasNotSeenIsNotComplete(t *testing.T) {
 
 func TestNothingSeenPassesNothing(t *testing.T) {
 	f := Facts{
-		Identity: Unseen[Identity](nobody), Deployed: Unseen[Function](nobody), IntakeRun: Unseen[time.Duration](nobody), Versions: Unseen[Versions](nobody),
+		Identity: Unseen[Identity](nobody), Deployed: Unseen[Function](nobody), TakesIn: Unseen[Intake](nobody), Versions: Unseen[Versions](nobody),
 		Probe: Unseen[Probe](nobody), Settings: Unseen[aliyun.BucketSettings](nobody), Lifecycle: Unseen[[]string](nobody), Clock: Unseen[[]Skew](nobody),
 		Rules: Unseen[[]aliyun.Rule](nobody), Foreign: Unseen[[]aliyun.Rule](nobody), Streams: Unseen[[]aliyun.Stream](nobody), Flows: Unseen[[]Flow](nobody),
 	}

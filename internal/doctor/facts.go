@@ -12,15 +12,16 @@ type Facts struct {
 	Environment string // as this command reads it, by default also the bus
 	Instance    string // of Tablestore, as this command reads it
 	Bucket      string // as this command reads it
+	Bus         string // of the rules
 	Function    string // that handles events
 	Intake      string // that takes dead letters in
 	Alias       string // that rules deliver to
 
-	Problems  []string // of this command's own variables; no values
-	Identity  Seen[Identity]
-	Deployed  Seen[Function] // at the alias
-	IntakeRun Seen[time.Duration]
-	Versions  Seen[Versions]
+	Problems []string // of this command's own variables; no values
+	Identity Seen[Identity]
+	Deployed Seen[Function] // at the alias
+	TakesIn  Seen[Intake]   // likewise
+	Versions Seen[Versions]
 
 	Tables    []Table
 	Probe     Seen[Probe]
@@ -66,6 +67,17 @@ type Function struct {
 	Targets      map[string]bool // which effects have somewhere to send to, by `uses`
 }
 
+// Intake is how the function that takes dead letters in is deployed.
+type Intake struct {
+	Problems    []string // of its variables; no values
+	Environment string
+	Instance    string
+	Bucket      string
+	Timeout     time.Duration
+	KeySecret   bool // one of enough length is set
+	OtherSecret bool // the function that handles events has another one
+}
+
 // Versions are what was published of the function.
 type Versions struct {
 	Published []string
@@ -108,6 +120,7 @@ type Flow struct {
 	MaxAttempts int64
 	NeedsSecret bool
 	UsesModel   bool
+	NamedByBus  bool // its environment is the name of the bus
 	Effects     []Effect
 
 	AlsoWantedBy []string       // further enabled flows that match its sample

@@ -51,9 +51,14 @@ func judgeKeySecret(f Facts) Check {
 	case d.OtherSecret:
 		j.warn(messages.T("this command has another key secret than the function, or none"),
 			messages.T("set ONCEGATE_KEY_SECRET here to the function's: else `key`, `task find` and `dlq ingest` make other keys"))
-	default:
-		j.note(messages.T("the same one, for %s", list(need)))
 	}
+	switch in := f.TakesIn.Value; {
+	case f.TakesIn.Missing != nil:
+		j.missing(f.TakesIn.Missing, Fail)
+	case !in.KeySecret, in.OtherSecret && f.Deployed.Missing == nil:
+		j.fail(messages.T("the intake has another key secret than the function, or none"), messages.T("set ONCEGATE_KEY_SECRET of the intake to the function's: else it does not find the records of the letters it takes in"))
+	}
+	j.note(messages.T("the same one, for %s", list(need)))
 	return j.check()
 }
 
@@ -131,6 +136,13 @@ func judgeCopies(f Facts) Check {
 			}
 		}
 	}
+	switch in := f.TakesIn.Value; {
+	case f.TakesIn.Missing != nil:
+		j.missing(f.TakesIn.Missing, Fail)
+	case in.Environment != f.Environment || in.Instance != f.Instance || in.Bucket != f.Bucket:
+		j.fail(messages.T("the intake works on environment %q, instance %q, bucket %q", in.Environment, in.Instance, in.Bucket),
+			messages.T("give the intake the environment, tables and bucket of the function"))
+	}
 	if f.Foreign.Missing != nil {
 		j.missing(f.Foreign.Missing, Warn)
 	}
@@ -146,6 +158,10 @@ func judgeCopies(f Facts) Check {
 		j.missing(f.Flows.Missing, Warn)
 	}
 	for _, one := range f.enabled() {
+		if one.NamedByBus && f.Bus != f.Environment {
+			j.fail(messages.T("flow %s: its events name the bus %s as their environment, and this one is %s", one.Name, f.Bus, f.Environment),
+				messages.T("set ONCEGATE_ENVIRONMENT to the name of the bus, or the flow's `environment` to a path of the event"))
+		}
 		if len(one.Others) > 0 {
 			j.warn(messages.T("flow %s: function %s gets its events too", one.Name, list(one.Others)),
 				messages.T("make sure that it is no second oncegate with tables of its own: two of them would each do the business once"))

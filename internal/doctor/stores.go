@@ -35,7 +35,13 @@ func judgeEnv(f Facts) Check {
 			j.fail(messages.T("the function runs with ONCEGATE_TIME_SCALE %g, which is for the local cloud", d.TimeScale), messages.T("remove ONCEGATE_TIME_SCALE from the function"))
 		}
 	}
-	j.note(messages.T("complete here and in the function %s", f.Function))
+	if f.TakesIn.Missing != nil {
+		j.missing(f.TakesIn.Missing, Fail)
+	}
+	for _, p := range f.TakesIn.Value.Problems {
+		j.fail(messages.T("in the intake: %s", p), messages.T("set it in s.yaml and deploy"))
+	}
+	j.note(messages.T("complete here, in %s and in %s", f.Function, f.Intake))
 	return j.check()
 }
 

@@ -116,14 +116,14 @@ func (j *judgement) intakeBatch(f Facts) {
 	case f.Streams.Missing != nil:
 		j.missing(f.Streams.Missing, Fail)
 		return
-	case f.IntakeRun.Missing != nil:
-		j.missing(f.IntakeRun.Missing, Fail)
+	case f.TakesIn.Missing != nil:
+		j.missing(f.TakesIn.Missing, Fail)
 		return
 	}
 	for _, s := range f.Streams.Value {
-		if needs := time.Duration(s.Batch) * perLetter; s.Function == f.Intake && needs > f.IntakeRun.Value {
-			j.fail(messages.T("stream %s gives the intake %d letters at once, %s at worst, and its time-out is %s", s.Name, s.Batch, span(needs), span(f.IntakeRun.Value)),
-				messages.T("lower the stream's batch to %d, or raise the intake's time-out: a batch that cannot end blocks the stream", int(f.IntakeRun.Value/perLetter)))
+		if needs := time.Duration(s.Batch) * perLetter; s.Function == f.Intake && needs > f.TakesIn.Value.Timeout {
+			j.fail(messages.T("stream %s gives the intake %d letters at once, %s at worst, and its time-out is %s", s.Name, s.Batch, span(needs), span(f.TakesIn.Value.Timeout)),
+				messages.T("lower the stream's batch to %d, or raise the intake's time-out: a batch that cannot end blocks the stream", int(f.TakesIn.Value.Timeout/perLetter)))
 		}
 	}
 }
