@@ -187,6 +187,10 @@ var sicknesses = []sickness{
 		"env fail, copies fail", "in the function: environment variables are not set: ONCEGATE_OSS_BUCKET",
 	},
 	{
+		"a function that takes dead letters in", func(w *ward) { w.function(map[string]string{"ONCEGATE_ROLE": "intake"}) },
+		"env fail", "in the function: environment variable ONCEGATE_ROLE must be task",
+	},
+	{
 		"an intake that handles events", func(w *ward) {
 			w.front.Redeploy(localIntakeName, map[string]string{"ONCEGATE_ROLE": "task"}, 0)
 		}, "env fail", "in the intake: environment variable ONCEGATE_ROLE must be intake",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"regexp"
 	"slices"
@@ -116,6 +117,22 @@ func TestAVersionThatIsGoneIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e := w.examine(); e.code != exitFailed || e.ill() != "versions fail" {
+		t.Errorf("exit code %d, ill are %s", e.code, e.ill())
+	}
+}
+
+func TestSetupWritesTheRulesOfALongerRetention(t *testing.T) {
+	w := newWard(t)
+	w.function(map[string]string{"ONCEGATE_RETENTION": "4320h"})
+	if e := w.examine(); e.ill() != "lifecycle fail" {
+		t.Fatalf("ill are %s", e.ill())
+	}
+	w.env["ONCEGATE_RETENTION"] = "4320h"
+	var out, errOut bytes.Buffer
+	if code := run([]string{"setup", "--target", "cloud"}, strings.NewReader(""), &out, &errOut, func(name string) string { return w.env[name] }); code != 0 {
+		t.Fatalf("exit code %d: %s", code, errOut.String())
+	}
+	if e := w.examine(); e.code != 0 || e.ill() != "" {
 		t.Errorf("exit code %d, ill are %s", e.code, e.ill())
 	}
 }

@@ -146,6 +146,21 @@ func TestEachCallNeedsItsRightOnItsResource(t *testing.T) {
 	}
 }
 
+func TestAListWithoutAResourceIsNotAllowedByOne(t *testing.T) {
+	p, creds := newPlane(t)
+	policy, err := cloudtest.ParsePolicy([]byte(`{"Version":"1","Statement":[{"Effect":"Allow","Action":"eventbridge:*","Resource":"acs:eventbridge:*:*:*"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eb, _ := clients(t, p, creds.IssueTo(cloudtest.RAMUser("amy", policy), time.Time{}))
+	if _, err := eb.Streams(t.Context()); aliyun.KindOf(err) != aliyun.KindDenied {
+		t.Errorf("%v", err)
+	}
+	if _, err := eb.Buses(t.Context()); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAControlPlaneTakesOnlySignedCallsItKnows(t *testing.T) {
 	p, creds := newPlane(t)
 	good := creds.Issue(time.Time{})
