@@ -26,7 +26,7 @@ type doctorReport struct {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	o := stackOptions{timeScale: localTimeScale, instances: 1, timeout: 30 * time.Second, modelTimeout: 3 * time.Second}
+	o := stackOptions{timeScale: localTimeScale, instances: 1, timeout: 30 * time.Second, modelTimeout: 3 * time.Second, keepLog: true}
 	var bus string
 	var ignored []string
 	cmd := &cobra.Command{

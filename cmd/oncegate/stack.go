@@ -160,6 +160,7 @@ type stackOptions struct {
 	keySecret    string
 	sealKey      *artifacts.SealKey // nil: letters are stored as they are
 	objects      []objectFile
+	keepLog      bool // the function's log goes on where the last run ended
 }
 
 // stack is the whole local cloud with the function on it.
@@ -198,7 +199,11 @@ func startStack(o stackOptions) (_ *stack, err error) {
 			return nil, fmt.Errorf("start local cloud: %w", err)
 		}
 	}
-	if s.logs, err = os.Create(filepath.Join(o.stateDir, "function.log")); err != nil {
+	mode := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
+	if o.keepLog {
+		mode = os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	}
+	if s.logs, err = os.OpenFile(filepath.Join(o.stateDir, "function.log"), mode, 0o644); err != nil {
 		return nil, fmt.Errorf("start local cloud: %w", err)
 	}
 	env := []string{
