@@ -42,7 +42,8 @@ away again.
 
 A check passes, warns or fails. One that could not be made says why and never
 passes: it counts as a fail where safety depends on it, as a warn elsewhere.
-Exit code 1 where any check counts as a fail.
+Exit code 1 where any check counts as a fail; 3 where each of these could not be
+made for want of a right, and names the first.
 
 On the local cloud it leaves out the rule tasks-impatient, which retries too little
 on purpose (sample 10), makes the state as ` + "`local deliver`" + ` does, and acts as the
@@ -78,10 +79,13 @@ account.`,
 			} else {
 				a.printDoctor(report)
 			}
-			if err == nil && !report.Healthy {
-				err = &exitError{exitFailed, errors.New("a check fails")}
+			if err != nil || report.Healthy {
+				return err
 			}
-			return err
+			if right := doctor.MissingRight(checks); right != nil {
+				return refusedf("nothing is found wrong, and not everything could be looked at\nmissing right: %s on %s; %s", right.What, right.Where, right.Do())
+			}
+			return &exitError{exitFailed, errors.New("a check fails")}
 		}),
 	}
 	a.targetFlags(cmd)

@@ -33,7 +33,8 @@ type Check struct {
 	Want     messages.Text `json:"want"`
 	Do       messages.Text `json:"do"` // "" where it passes
 
-	unseen bool // a part of it was not seen, whatever the verdict
+	unseen  bool       // a part of it was not seen, whatever the verdict
+	missing []*Missing // what was not seen and counts as a fail
 }
 
 // Judge makes every check, in an order in which they are best put right.
@@ -62,6 +63,30 @@ func Failed(checks []Check) bool {
 	return slices.ContainsFunc(checks, func(c Check) bool { return c.CountsAs == Fail })
 }
 
+// MissingRight is the first right without which nothing but a look is missing:
+// every check that counts as a fail is one that the caller may not make. nil where
+// there is no such check, or where something is really wrong.
+func MissingRight(checks []Check) *Missing {
+	var first *Missing
+	for _, c := range checks {
+		if c.CountsAs != Fail {
+			continue
+		}
+		if c.Verdict != Unknown {
+			return nil
+		}
+		for _, m := range c.missing {
+			switch {
+			case m.Reason == Denied && first == nil:
+				first = m
+			case m.Reason != Denied && m.Reason != DependsOn:
+				return nil
+			}
+		}
+	}
+	return first
+}
+
 // judgement gathers what one check meets; the worst of it decides.
 type judgement struct {
 	id       string
@@ -73,6 +98,7 @@ type judgement struct {
 type problem struct {
 	verdict, counts Verdict
 	found, do       messages.Text
+	missing         *Missing // nil where it was seen
 }
 
 func about(id string, want messages.Text) *judgement { return &judgement{id: id, want: want} }
@@ -80,16 +106,16 @@ func about(id string, want messages.Text) *judgement { return &judgement{id: id,
 func (j *judgement) note(found messages.Text) { j.notes = append(j.notes, found) }
 
 func (j *judgement) warn(found, do messages.Text) {
-	j.problems = append(j.problems, problem{Warn, Warn, found, do})
+	j.problems = append(j.problems, problem{verdict: Warn, counts: Warn, found: found, do: do})
 }
 
 func (j *judgement) fail(found, do messages.Text) {
-	j.problems = append(j.problems, problem{Fail, Fail, found, do})
+	j.problems = append(j.problems, problem{verdict: Fail, counts: Fail, found: found, do: do})
 }
 
 // missing notes a fact that nobody could learn.
 func (j *judgement) missing(m *Missing, counts Verdict) {
-	j.problems = append(j.problems, problem{Unknown, counts, m.found(), m.do()})
+	j.problems = append(j.problems, problem{Unknown, counts, m.found(), m.Do(), m})
 }
 
 // rank orders problems: a certain fail is worse than one that nobody saw.
@@ -115,6 +141,9 @@ func (j *judgement) check() Check {
 	var found, do []messages.Text
 	for _, p := range j.problems {
 		c.unseen = c.unseen || p.verdict == Unknown
+		if p.missing != nil && p.counts == Fail {
+			c.missing = append(c.missing, p.missing)
+		}
 		found = appendNew(found, p.found)
 		do = appendNew(do, p.do)
 	}

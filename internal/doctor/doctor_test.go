@@ -364,7 +364,7 @@ func TestEveryReasonSaysWhatIsMissingAndWhatToDo(t *testing.T) {
 	said := map[string]bool{}
 	for _, r := range []Reason{Unset, Denied, Refused, Absent, NoAnswer, Unreadable, DependsOn, OtherRunner, Undeployed} {
 		m := Missing{r, "WHAT", "WHERE"}
-		found, do := m.found().String(), m.do().String()
+		found, do := m.found().String(), m.Do().String()
 		if said[found] || said[do] || strings.Contains(found+do, "%!") {
 			t.Errorf("%s: %s / %s", r, found, do)
 		}
@@ -406,6 +406,28 @@ func TestDurationsAreSaidShort(t *testing.T) {
 	} {
 		if got := span(d); got != want {
 			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestOnlyMissingRightsAreToldFromFaults(t *testing.T) {
+	right := Missing{Reason: Denied, What: "ots:DescribeTable", Where: "acs:ots:*:*:instance/*/table/x"}
+	seen := Check{Verdict: Pass, CountsAs: Pass}
+	denied := Check{Verdict: Unknown, CountsAs: Fail, missing: []*Missing{&right}}
+	for name, c := range map[string]struct {
+		checks []Check
+		want   *Missing
+	}{
+		"all passes":                      {[]Check{seen}, nil},
+		"a right is missing":              {[]Check{seen, denied}, &right},
+		"and what depends on it":          {[]Check{{Verdict: Unknown, CountsAs: Fail, missing: []*Missing{{Reason: DependsOn}}}, denied}, &right},
+		"something is wrong as well":      {[]Check{denied, {Verdict: Fail, CountsAs: Fail}}, nil},
+		"a service does not answer":       {[]Check{denied, {Verdict: Unknown, CountsAs: Fail, missing: []*Missing{{Reason: NoAnswer}}}}, nil},
+		"a right that only warns":         {[]Check{{Verdict: Unknown, CountsAs: Warn}}, nil},
+		"nothing was seen for want of it": {[]Check{{Verdict: Unknown, CountsAs: Fail, missing: []*Missing{{Reason: DependsOn}}}}, nil},
+	} {
+		if got := MissingRight(c.checks); got != c.want {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

@@ -59,7 +59,8 @@ func (m *Missing) found() messages.Text {
 	return messages.T("nobody could look: %s did not answer (%s)", m.What, m.Where)
 }
 
-func (m *Missing) do() messages.Text {
+// Do is what to do about it.
+func (m *Missing) Do() messages.Text {
 	switch m.Reason {
 	case Unset:
 		return messages.T("set %s and run this again", m.What)

@@ -62,7 +62,7 @@ func used(t *testing.T) map[string]string {
 				t.Errorf("%s: the format of %s must be a constant", at, name)
 				return true
 			}
-			if strings.ContainsFunc(verb.ReplaceAllString(format, ""), unicode.IsLetter) {
+			if wordy(format) {
 				formats[format] = at
 			}
 			return true
@@ -119,6 +119,12 @@ func verbs(format string) []string {
 	return slices.Compact(out)
 }
 
+// wordy reports whether a format says anything itself: one of signs alone may
+// have its Chinese, for the punctuation, and need not.
+func wordy(format string) bool {
+	return strings.ContainsFunc(verb.ReplaceAllString(format, ""), unicode.IsLetter)
+}
+
 func TestEverySentenceHasItsChinese(t *testing.T) {
 	p, err := chinese()
 	if err != nil {
@@ -154,7 +160,7 @@ func TestTranslationsKeepWhatIsTyped(t *testing.T) {
 	}
 	for en, zh := range p.formats {
 		for _, word := range typed.FindAllString(en, -1) {
-			if !strings.Contains(zh, word) {
+			if en != word && !strings.Contains(zh, word) {
 				t.Errorf("%q has %q, its Chinese %q has not", en, word, zh)
 			}
 		}
@@ -168,7 +174,7 @@ func TestNoTranslationIsLeftOver(t *testing.T) {
 	}
 	formats := used(t)
 	for en := range p.formats {
-		if _, ok := formats[en]; !ok {
+		if _, ok := formats[en]; !ok && wordy(en) {
 			t.Errorf("zh.yaml has %q, which nothing says", en)
 		}
 	}

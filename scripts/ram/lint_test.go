@@ -55,6 +55,9 @@ type stated struct {
 	Action, Resource any
 }
 
+// unscoped knows no resource: RAM asks for it on all of them.
+const unscoped = "eventbridge:ListEventStreamings"
+
 // faults are what is wrong with a statement that RAM would take.
 func faults(s stated) []string {
 	var out []string
@@ -78,9 +81,9 @@ func faults(s stated) []string {
 			continue
 		}
 		for _, resource := range list(s.Resource) {
-			fields := strings.SplitN(resource, ":", 5)
+			fields := strings.SplitN(resource+"::::", ":", 5)
 			switch {
-			case resource == "*":
+			case resource == "*" && pattern != unscoped:
 				out = append(out, pattern+" is allowed on every resource")
 			case slices.ContainsFunc(matched, isData) && (strings.HasPrefix(fields[4], "*") || fields[3] == "*"):
 				out = append(out, pattern+" is allowed on data of any name: "+resource)
