@@ -34,6 +34,7 @@ type Flow struct {
 	ProcessorVersion string // of flows.yaml; the effective version adds the processor's own
 	Effects          []*DeclaredEffect
 	SchemaVersion    string // name of the data's version, where migrations lead to; "" where it has none
+	Sample           []byte // one event of the flow, as flows.yaml gives it
 
 	environment path
 	match       []condition

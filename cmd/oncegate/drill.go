@@ -80,7 +80,7 @@ Nothing of the cloud, and nothing of your own local state, is touched.`,
 				if err != nil {
 					line.Passed, line.Wrong = false, append(line.Wrong, err.Error())
 				}
-				fmt.Fprintf(a.err, " %s\n", verdictOf(line.Passed))
+				fmt.Fprintf(a.err, " %s\n", passedOrFailed(line.Passed))
 				report.Drills = append(report.Drills, line)
 			}
 			return a.printDrills(report)
@@ -106,7 +106,7 @@ func runDrill(ctx context.Context, o stackOptions, d drill) (drillLine, error) {
 	return drillLine{d.name, len(wrong) == 0, wrong, room.seen}, nil
 }
 
-func verdictOf(passed bool) string {
+func passedOrFailed(passed bool) string {
 	if passed {
 		return "passed"
 	}
@@ -120,7 +120,7 @@ func (a *app) printDrills(r drillReport) error {
 		if !d.Passed {
 			failed++
 		}
-		rows[i] = []string{d.Name, verdictOf(d.Passed), d.Evidence.summary()}
+		rows[i] = []string{d.Name, passedOrFailed(d.Passed), d.Evidence.summary()}
 	}
 	if a.output == outputJSON {
 		if err := printJSON(a.out, r, true); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 	"github.com/oncegate/oncegate/internal/strictjson"
 )
 
@@ -94,7 +95,7 @@ func loadFlows(file string) (*flows.Set, error) {
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("load flows: %w", err)
+		return nil, messages.Errorf("load flows: %w", err)
 	}
 	return flows.Load(raw, nil)
 }
@@ -164,7 +165,7 @@ func (a *app) printKeys(files []eventFile, lines []keyLine) error {
 		}
 	}
 	if err == nil && failed > 0 {
-		return &exitError{exitFailed, fmt.Errorf("%d of %d events get no key", failed, len(lines))}
+		return &exitError{exitFailed, messages.Errorf("%d of %d events get no key", failed, len(lines))}
 	}
 	return err
 }

@@ -135,7 +135,7 @@ func chooseFlows(set *flows.Set, names []string) ([]*flows.Flow, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(set.Flows, func(f *flows.Flow) bool { return f.Name == name })
 		if i < 0 {
-			return nil, usageErrorf("flow %q is not known: oncegate flows list", inert(name))
+			return nil, usageErrorf("flow %q is not known: oncegate flows check shows those there are", inert(name))
 		}
 		chosen = append(chosen, set.Flows[i])
 	}

@@ -49,7 +49,7 @@ func TestPreflightOnTheCloudPublishesPollsAndTakesNothingForGranted(t *testing.T
 	env := map[string]string{
 		"ONCEGATE_ENVIRONMENT": localEnvironment, "ONCEGATE_TABLESTORE_ENDPOINT": at.Tablestore.Endpoint, "ONCEGATE_TABLESTORE_INSTANCE": at.Tablestore.Instance,
 		"ONCEGATE_OSS_ENDPOINT": at.OSS.Endpoint, "ONCEGATE_OSS_BUCKET": at.OSS.Bucket, "ONCEGATE_FC_ENDPOINT": at.FC.Endpoint, "ONCEGATE_FUNCTION": at.FC.Function,
-		"ONCEGATE_PUBLISH_ENDPOINT": at.EventBridge.Endpoint, "ONCEGATE_KEY_SECRET": localKeySecret,
+		"ONCEGATE_EVENTBRIDGE_ENDPOINT": at.EventBridge.Endpoint, "ONCEGATE_KEY_SECRET": localKeySecret,
 		"ALIBABA_CLOUD_ACCESS_KEY_ID": operator.AccessKeyID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": operator.AccessKeySecret, "ALIBABA_CLOUD_SECURITY_TOKEN": operator.SecurityToken,
 		"ONCEGATE_PUBLISH_ACCESS_KEY_ID": producer.AccessKeyID, "ONCEGATE_PUBLISH_ACCESS_KEY_SECRET": producer.AccessKeySecret, "ONCEGATE_PUBLISH_SECURITY_TOKEN": producer.SecurityToken,
 	}

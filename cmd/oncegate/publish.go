@@ -54,7 +54,7 @@ number of its own.
 The bus may refuse some events of a call: they are named with the bus's code, the
 exit code is 4, and those alone need to be published again.
 
-On the cloud: ONCEGATE_PUBLISH_ENDPOINT, by default that of the account and region
+On the cloud: ONCEGATE_EVENTBRIDGE_ENDPOINT, by default that of the account and region
 in ONCEGATE_FC_ENDPOINT, and ALIBABA_CLOUD_ACCESS_KEY_ID, ..._SECRET and
 ALIBABA_CLOUD_SECURITY_TOKEN of the role oncegate-publisher, or the same with
 ONCEGATE_PUBLISH_ instead of ALIBABA_CLOUD_. On the local cloud the events are
@@ -74,13 +74,13 @@ Values shaped like keys, tokens, id cards or phone numbers are warned of, by pla
 		}),
 	}
 	a.stackFlags(cmd, &o)
-	cmd.Flags().StringVar(&a.target, "target", "", "local or cloud (default: cloud where ONCEGATE_PUBLISH_ENDPOINT or ONCEGATE_TABLESTORE_ENDPOINT is set, else local)")
+	cmd.Flags().StringVar(&a.target, "target", "", "local or cloud (default: cloud where ONCEGATE_EVENTBRIDGE_ENDPOINT or ONCEGATE_TABLESTORE_ENDPOINT is set, else local)")
 	a.outputFlag(cmd, outputTable, outputJSON, outputJSONL)
 	return cmd
 }
 
 func (a *app) publish(ctx context.Context, o *stackOptions, files []eventFile) error {
-	if a.target == "" && a.getenv("ONCEGATE_PUBLISH_ENDPOINT") != "" {
+	if a.target == "" && a.getenv("ONCEGATE_EVENTBRIDGE_ENDPOINT") != "" {
 		a.target = targetCloud
 	}
 	target, err := a.chosenTarget()
@@ -261,7 +261,7 @@ func (a *app) openBus(ctx context.Context, target string, o *stackOptions) (bus 
 
 // localBus is a client of the local bus as the role that a producer has, or as
 // the one that ONCEGATE_LOCAL_IDENTITY names.
-func (a *app) localBus(s *stack, bus *ebtest.Bus) (*aliyun.EventBridge, error) {
+func (a *app) localBus(s *stack, bus *ebtest.Bus) (*aliyun.Publisher, error) {
 	role := ram.Role(cmp.Or(a.getenv(localIdentityVariable), string(ram.Publisher)))
 	if !role.Known() {
 		return nil, refusedf("%s %q is no role; use one of %v", localIdentityVariable, string(role), ram.Roles)
@@ -271,7 +271,7 @@ func (a *app) localBus(s *stack, bus *ebtest.Bus) (*aliyun.EventBridge, error) {
 		return nil, err
 	}
 	a.who = role.RoleName() + "/local"
-	return aliyun.NewEventBridge("http://eventbridge.local", aliyun.Options{
+	return aliyun.NewPublisher("http://eventbridge.local", aliyun.Options{
 		Credentials: fixed(issueTo(&s.creds, id)), Transport: handlerTransport{bus.PutEventsHandler(bus.Signed(&s.creds))},
 	})
 }
@@ -286,18 +286,18 @@ func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // cloudBus is a client of the bus that the environment names.
-func (a *app) cloudBus() (*aliyun.EventBridge, error) {
+func (a *app) cloudBus() (*aliyun.Publisher, error) {
 	env := aliyun.NewEnv(a.getenv)
 	var endpoint string
-	if endpoint = busEndpoint(a.getenv("ONCEGATE_FC_ENDPOINT")); endpoint == "" || a.getenv("ONCEGATE_PUBLISH_ENDPOINT") != "" {
-		endpoint = env.URL("ONCEGATE_PUBLISH_ENDPOINT")
+	if endpoint = busEndpoint(a.getenv("ONCEGATE_FC_ENDPOINT")); endpoint == "" || a.getenv("ONCEGATE_EVENTBRIDGE_ENDPOINT") != "" {
+		endpoint = env.URL("ONCEGATE_EVENTBRIDGE_ENDPOINT")
 	}
 	env.Need("ONCEGATE_ENVIRONMENT")
 	options := publishOptions(env)
 	if err := env.Err(); err != nil {
 		return nil, fmt.Errorf("%w\nset them for the cloud (https://<account>.eventbridge.<region>.aliyuncs.com), or use --target local", err)
 	}
-	return aliyun.NewEventBridge(endpoint, options)
+	return aliyun.NewPublisher(endpoint, options)
 }
 
 // publishOptions reads the keys that events are published with: their own, where

@@ -45,7 +45,7 @@ func publishRoom(t *testing.T, lose int) (*ebtest.Bus, *lossy, publisher, *[]tim
 	t.Cleanup(func() { _ = bus.Close() })
 	var creds cloudtest.Credentials
 	way := &lossy{handlerTransport: handlerTransport{bus.PutEventsHandler(bus.Signed(&creds))}, lose: lose}
-	client, err := aliyun.NewEventBridge("http://bus.local", aliyun.Options{Credentials: fixed(issueTo(&creds, nil)), Transport: way})
+	client, err := aliyun.NewPublisher("http://bus.local", aliyun.Options{Credentials: fixed(issueTo(&creds, nil)), Transport: way})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func cloudStandIn(t *testing.T, id *cloudtest.Identity) (*ebtest.Bus, map[string
 	t.Cleanup(func() { _ = errors.Join(l.Close(), bus.Close()) })
 	keys := issueTo(&creds, id)
 	return bus, map[string]string{
-		"ONCEGATE_PUBLISH_ENDPOINT": l.URL, "ONCEGATE_ENVIRONMENT": localEnvironment, "ALIBABA_CLOUD_ACCESS_KEY_ID": keys.AccessKeyID,
+		"ONCEGATE_EVENTBRIDGE_ENDPOINT": l.URL, "ONCEGATE_ENVIRONMENT": localEnvironment, "ALIBABA_CLOUD_ACCESS_KEY_ID": keys.AccessKeyID,
 		"ALIBABA_CLOUD_ACCESS_KEY_SECRET": keys.AccessKeySecret, "ALIBABA_CLOUD_SECURITY_TOKEN": keys.SecurityToken,
 	}
 }

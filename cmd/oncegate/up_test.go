@@ -61,7 +61,7 @@ func TestUpServesPublishersAndReadersUntilItIsStopped(t *testing.T) {
 		t.Errorf("an unsigned call of the service's own form is answered with %d", resp.StatusCode)
 	}
 	producer := up.Roles["publisher"]
-	bus, err := aliyun.NewEventBridge(up.EventBridge.Endpoint, aliyun.Options{Credentials: fixed(aliyun.Credentials{
+	bus, err := aliyun.NewPublisher(up.EventBridge.Endpoint, aliyun.Options{Credentials: fixed(aliyun.Credentials{
 		AccessKeyID: producer.AccessKeyID, AccessKeySecret: producer.AccessKeySecret, SecurityToken: producer.SecurityToken,
 	})})
 	if err != nil {

@@ -71,7 +71,7 @@ func TestACallIsAcceptedByItsSignatureAndPolicyAlone(t *testing.T) {
 			if c.cred != nil {
 				c.cred(&own)
 			}
-			client, err := aliyun.NewEventBridge("http://bus.local", aliyun.Options{
+			client, err := aliyun.NewPublisher("http://bus.local", aliyun.Options{
 				Credentials: func(context.Context) (aliyun.Credentials, error) { return own, nil },
 				Transport:   through{b.PutEventsHandler(b.Signed(&creds)), c.change}, Now: func() time.Time { return now },
 			})
@@ -100,7 +100,7 @@ func TestACallThatIsSentAgainAsItWasIsRefused(t *testing.T) {
 	issued := creds.Issue(time.Time{})
 	h := b.PutEventsHandler(b.Signed(&creds))
 	var seen http.Header
-	client, err := aliyun.NewEventBridge("http://bus.local", aliyun.Options{
+	client, err := aliyun.NewPublisher("http://bus.local", aliyun.Options{
 		Credentials: func(context.Context) (aliyun.Credentials, error) {
 			return aliyun.Credentials{AccessKeyID: issued.AccessKeyID, AccessKeySecret: issued.AccessKeySecret, SecurityToken: issued.SecurityToken}, nil
 		},

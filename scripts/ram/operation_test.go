@@ -28,6 +28,7 @@ import (
 var tables = []aliyun.Table{
 	idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable,
 	plan.PlanTable, plan.ItemTable, plan.ApprovalTable, deadletter.EvidenceTable, deadletter.AuditTable,
+	{Name: "oncegate_doctor_probe", Key: "probe"},
 	{Name: "foreign", Key: "id"}, // of somebody else in the same instance
 }
 
@@ -86,7 +87,7 @@ type caller struct {
 	bucket    *aliyun.Bucket
 	rawBucket *oss.Bucket
 	functions *aliyun.Functions
-	events    *aliyun.EventBridge
+	events    *aliyun.Publisher
 }
 
 func (r *room) as(t *testing.T, id *cloudtest.Identity) *caller {
@@ -110,7 +111,7 @@ func (r *room) as(t *testing.T, id *cloudtest.Identity) *caller {
 		t.Fatal(err)
 	}
 	o.Transport = handlerTransport{r.bus.PutEventsHandler(r.bus.Signed(r.creds))}
-	if out.events, err = aliyun.NewEventBridge("http://bus.local", o); err != nil {
+	if out.events, err = aliyun.NewPublisher("http://bus.local", o); err != nil {
 		t.Fatal(err)
 	}
 	out.raw = tablestore.NewClientWithConfig("http://ots.local", values.Instance, c.AccessKeyID, c.AccessKeySecret, c.SecurityToken,
@@ -131,9 +132,10 @@ const (
 )
 
 var (
-	outputName  = artifacts.OutputName(key, 1)
-	letterName  = artifacts.LetterName(key)
-	contentName = "content/article-1.txt"
+	outputName   = artifacts.OutputName(key, 1)
+	letterName   = artifacts.LetterName(key)
+	approvedName = artifacts.ApprovedName(key)
+	contentName  = "content/article-1.txt"
 )
 
 // operation is one call through the SDK that the code itself uses.
