@@ -68,7 +68,7 @@ func TestARoleWithoutRightsIsToldWhichAreMissing(t *testing.T) {
 	w := newWard(t)
 	w.as(ram.Reviewer)
 	e := w.examine()
-	if e.code != exitFailed || e.report.Complete {
+	if e.code != exitRefused || e.report.Complete {
 		t.Fatalf("exit code %d, complete %v", e.code, e.report.Complete)
 	}
 	for _, right := range []string{
