@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oncegate/oncegate/deadletter/plan"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Approver records verdicts on plans, and what operators want of their runs.
@@ -25,11 +26,11 @@ func (v *Approver) May(ctx context.Context, p plan.Plan, given plan.Approval) er
 		return err
 	}
 	if stored = p.Given(stored); stored != nil {
-		return &RefusedError{Gate{Name: GateApproval, Reason: fmt.Sprintf("it was %s by %s already", stored.Verdict, stored.By)}}
+		return &RefusedError{Gate{Name: GateApproval, Reason: messages.T("it was %s by %s already", stored.Verdict, stored.By)}}
 	}
 	refuse := func(err error) error {
 		v.refused(ctx, p, given, err.Error())
-		return &RefusedError{Gate{Name: GateApproval, Reason: err.Error()}}
+		return &RefusedError{Gate{Name: GateApproval, Reason: messages.Of(err)}}
 	}
 	if given.Verdict == plan.VerdictRejected {
 		if p.State.Ended() {
@@ -42,7 +43,7 @@ func (v *Approver) May(ctx context.Context, p plan.Plan, given plan.Approval) er
 	}
 	err = unchanged(ctx, v.Evidence, v.Plans, p)
 	if refused := new(RefusedError); errors.As(err, &refused) {
-		return refuse(errors.New(refused.Gate.Reason))
+		return refuse(&messages.Error{Text: refused.Gate.Reason})
 	}
 	return err
 }
@@ -85,7 +86,7 @@ func (v *Approver) Decide(ctx context.Context, p plan.Plan, given plan.Approval)
 		err = v.Plans.Decide(ctx, given)
 	}
 	if errors.Is(err, plan.ErrVerdict) || errors.Is(err, plan.ErrChanged) {
-		return &RefusedError{Gate{Name: GateApproval, Reason: "somebody else has changed the plan or its verdict meanwhile: look at it again"}}
+		return &RefusedError{Gate{Name: GateApproval, Reason: messages.T("somebody else has changed the plan or its verdict meanwhile: look at it again")}}
 	}
 	return err
 }
@@ -99,7 +100,7 @@ func (v *Approver) Control(ctx context.Context, planID string, want plan.State, 
 			return plan.Plan{}, err
 		}
 		if !ok {
-			return plan.Plan{}, fmt.Errorf("there is no plan %s", planID)
+			return plan.Plan{}, messages.Errorf("there is no plan %s", planID)
 		}
 		if err := mayControl(p.State, want); err != nil {
 			return p, err
@@ -128,7 +129,7 @@ func (v *Approver) Control(ctx context.Context, planID string, want plan.State, 
 		}
 		return stored, err
 	}
-	return plan.Plan{}, errors.New("the plan is written by others all the time: try again")
+	return plan.Plan{}, messages.Errorf("the plan is written by others all the time: try again")
 }
 
 func mayControl(is, want plan.State) error {
@@ -136,11 +137,11 @@ func mayControl(is, want plan.State) error {
 	case is == want:
 		return nil
 	case is.Ended():
-		return &RefusedError{Gate{Name: GateApproval, Reason: "the plan has ended: " + string(is)}}
+		return &RefusedError{Gate{Name: GateApproval, Reason: messages.T("the plan has ended: %s", is)}}
 	case want == plan.StatePaused && is != plan.StateRunning:
-		return &RefusedError{Gate{Name: GateApproval, Reason: "nothing runs that could be paused: the plan is " + string(is)}}
+		return &RefusedError{Gate{Name: GateApproval, Reason: messages.T("nothing runs that could be paused: the plan is %s", is)}}
 	case want == plan.StateRunning && is != plan.StatePaused:
-		return &RefusedError{Gate{Name: GateApproval, Reason: "the plan is not paused: it is " + string(is)}}
+		return &RefusedError{Gate{Name: GateApproval, Reason: messages.T("the plan is not paused: it is %s", is)}}
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func TestLettersStreamByRisingIDInBoundedMemory(t *testing.T) {
 	p := newPeak()
 	last, n := "", 0
 	basis, err := d.Each(t.Context(), EachOptions{Open: true, Progress: p.sample}, func(j Judgement) error {
-		if j.Letter.ID <= last || j.Decision != ReplayCandidate || j.Rule == "" {
+		if j.Letter.ID <= last || j.Decision != ReplayCandidate || j.Rule.IsZero() {
 			t.Fatalf("after %s came %+v", last, j)
 		}
 		last, n = j.Letter.ID, n+1

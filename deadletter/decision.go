@@ -10,6 +10,7 @@ package deadletter
 import (
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Decision says what may be done about a dead letter next.
@@ -40,33 +41,33 @@ type Facts struct {
 }
 
 // Decide returns the first decision that fits, and the rule it follows.
-func Decide(f Facts) (d Decision, rule string) {
+func Decide(f Facts) (d Decision, rule messages.Text) {
 	switch {
 	case f.Record == idempotency.StatusSucceeded && f.DigestMatches:
-		return SkipCompleted, "the business is done, with the same input"
+		return SkipCompleted, messages.T("the business is done, with the same input")
 	case f.Record == idempotency.StatusSucceeded && f.Migrated:
-		return SkipCompleted, "the business is done, with the input that this one was migrated from"
+		return SkipCompleted, messages.T("the business is done, with the input that this one was migrated from")
 	case f.DigestSuperseded:
-		return SkipCompleted, "a reviewer has let another input hold"
+		return SkipCompleted, messages.T("a reviewer has let another input hold")
 	case f.OpenReview:
-		return ManualReview, "a review of the business is open"
+		return ManualReview, messages.T("a review of the business is open")
 	case f.Record != "" && !f.DigestMatches && !f.Migrated:
-		return ManualReview, "the record holds another input"
+		return ManualReview, messages.T("the record holds another input")
 	case f.Record == idempotency.StatusOutcomeUnknown:
-		return ManualReview, "a side effect may have happened"
+		return ManualReview, messages.T("a side effect may have happened")
 	case f.Code.Class() == letter.ClassTransient:
-		return ReplayCandidate, "the code is transient"
+		return ReplayCandidate, messages.T("the code is transient")
 	case f.Code == letter.CodeParked && f.FlowOn:
-		return ReplayCandidate, "the flow is on again"
+		return ReplayCandidate, messages.T("the flow is on again")
 	case f.ResolvedReview:
-		return ReplayCandidate, "a person has settled the question"
+		return ReplayCandidate, messages.T("a person has settled the question")
 	case f.Code.Class() == letter.ClassPermanent:
-		return RepairRequired, "the code is permanent until something is repaired"
+		return RepairRequired, messages.T("the code is permanent until something is repaired")
 	case f.Code == letter.CodeParked:
-		return ManualReview, "the flow is off: nothing can run yet"
+		return ManualReview, messages.T("the flow is off: nothing can run yet")
 	case f.Code == letter.CodeWrongEnvironment:
-		return ManualReview, "the event belongs to another environment"
+		return ManualReview, messages.T("the event belongs to another environment")
 	default:
-		return ManualReview, "the code is not classified"
+		return ManualReview, messages.T("the code is not classified")
 	}
 }

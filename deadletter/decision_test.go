@@ -44,7 +44,7 @@ func TestDecisionVectors(t *testing.T) {
 			if c.FlowOn != nil {
 				f.FlowOn = *c.FlowOn
 			}
-			if got, rule := Decide(f); got != c.Decision || rule == "" {
+			if got, rule := Decide(f); got != c.Decision || rule.IsZero() {
 				t.Errorf("got %s (%s), want %s", got, rule, c.Decision)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Desk takes letters in and decides about them. It reads records and never
@@ -39,7 +40,7 @@ type Judgement struct {
 	Target      string
 	Fingerprint string
 	Decision    Decision
-	Rule        string
+	Rule        messages.Text
 	Record      *idempotency.Record // nil where there is none
 	Review      *idempotency.Review // the question about this letter, nil where there is none
 }
@@ -150,7 +151,7 @@ func (d *Desk) Ingest(ctx context.Context, item Item, flowName string) (Judgemen
 	}
 	l.RawRef = ref.String()
 	if j.Decision == SkipCompleted {
-		l.FinalStatus, l.ClosedBy, l.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule
+		l.FinalStatus, l.ClosedBy, l.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule.String()
 		err = d.Letters.EnsureSeen(ctx, l)
 	} else {
 		err = d.Letters.EnsureOpen(ctx, l)
@@ -163,10 +164,10 @@ func (d *Desk) Ingest(ctx context.Context, item Item, flowName string) (Judgemen
 		return Judgement{}, errors.Join(errors.New("ingest: the letter cannot be read back"), err)
 	}
 	if j.Decision == SkipCompleted && stored.Open() {
-		if err := d.Letters.Close(ctx, l.ID, letter.FinalSkippedCompleted, "intake", j.Rule, d.Now()); err != nil {
+		if err := d.Letters.Close(ctx, l.ID, letter.FinalSkippedCompleted, "intake", j.Rule.String(), d.Now()); err != nil {
 			return Judgement{}, fmt.Errorf("ingest: %w", err)
 		}
-		stored.FinalStatus, stored.ClosedBy, stored.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule
+		stored.FinalStatus, stored.ClosedBy, stored.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule.String()
 	}
 	j.Letter = stored
 	return j, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // EvidenceTable is what probes have shown about the cause of a group. One row a
@@ -93,7 +94,7 @@ func unchanged(ctx context.Context, log *EvidenceLog, plans *plan.Store, p plan.
 	}
 	if evidenceDigest(all) != p.Evidence {
 		return &RefusedError{Gate{
-			Name: GateRepair, Reason: "the evidence has changed since the plan was made: verify the repair, make a new plan, and have that approved",
+			Name: GateRepair, Reason: messages.T("the evidence has changed since the plan was made: verify the repair, make a new plan, and have that approved"),
 		}}
 	}
 	return nil

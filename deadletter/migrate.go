@@ -13,6 +13,7 @@ import (
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // MaxGenerations is how often a letter may come back: a child of the last
@@ -209,38 +210,38 @@ var errHandedOver = errors.New("handed over already")
 // its migration on.
 func migrationID(parentID string) string { return AuditID(ActionMigrate, parentID) }
 
-// Why a letter's family holds it back: fixed texts for people.
-const (
-	WhyHandedOver = "a migrated child goes on in its place"
-	WhyBegun      = "a migration of it has begun and not ended: run oncegate dlq migrate again"
-	WhyWaits      = "its parent has not handed over to it: run oncegate dlq migrate on the parent again, or discard it"
+// Why a letter's family holds it back.
+var (
+	WhyHandedOver = messages.T("a migrated child goes on in its place")
+	WhyBegun      = messages.T("a migration of it has begun and not ended: run oncegate dlq migrate again")
+	WhyWaits      = messages.T("its parent has not handed over to it: run oncegate dlq migrate on the parent again, or discard it")
 )
 
 // Family says whether parent or child holds a letter back; every plan and every
 // replay must ask. Of a parent and its child at most one is let through: the
 // parent until its migration begins, the child from when its parent names it.
-func Family(ctx context.Context, letters *letter.Table, audit *AuditLog, l letter.Letter) (why string, err error) {
+func Family(ctx context.Context, letters *letter.Table, audit *AuditLog, l letter.Letter) (why messages.Text, err error) {
 	if l.FinalStatus == letter.FinalMigrated || l.ChildID != "" {
 		return WhyHandedOver, nil
 	}
 	begun, err := audit.Has(ctx, migrationID(l.ID))
 	if err != nil {
-		return "", fmt.Errorf("look for a child: %w", err)
+		return messages.Text{}, fmt.Errorf("look for a child: %w", err)
 	}
 	if begun {
 		return WhyBegun, nil
 	}
 	if l.ParentID == "" {
-		return "", nil
+		return messages.Text{}, nil
 	}
 	parent, ok, err := letters.Get(ctx, l.ParentID)
 	if err != nil {
-		return "", fmt.Errorf("look for a parent: %w", err)
+		return messages.Text{}, fmt.Errorf("look for a parent: %w", err)
 	}
 	if !ok || parent.ChildID != l.ID {
 		return WhyWaits, nil
 	}
-	return "", nil
+	return messages.Text{}, nil
 }
 
 // descends reports whether an input digest is that of an event which the

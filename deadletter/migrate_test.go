@@ -69,7 +69,7 @@ func (w *world) replayable() (ids []string) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if why == "" && l.Open() {
+		if why.IsZero() && l.Open() {
 			ids = append(ids, l.ID)
 		}
 	}
@@ -123,7 +123,7 @@ func TestAMigratedChildGoesOnInItsParentsPlace(t *testing.T) {
 
 	// Its own row says enough, also where the audit is gone.
 	after.FinalStatus = ""
-	if why, err := Family(t.Context(), w.desk.Letters, NewAuditLog(newWorld(t).store), after); err != nil || why != WhyHandedOver {
+	if why, err := Family(t.Context(), w.desk.Letters, NewAuditLog(newWorld(t).store), after); err != nil || why.String() != WhyHandedOver.String() {
 		t.Errorf("a parent that names its child: %q %v", why, err)
 	}
 	after.FinalStatus = letter.FinalMigrated
@@ -373,7 +373,7 @@ func TestAChildWaitsUntilItsParentNamesIt(t *testing.T) {
 	if err := w.desk.Letters.Create(t.Context(), prepared.Letter); err != nil {
 		t.Fatal(err)
 	}
-	if why, err := Family(t.Context(), w.desk.Letters, m.Audit, prepared.Letter); err != nil || why != WhyWaits {
+	if why, err := Family(t.Context(), w.desk.Letters, m.Audit, prepared.Letter); err != nil || why.String() != WhyWaits.String() {
 		t.Errorf("%q %v", why, err)
 	}
 	if err := w.desk.Close(t.Context(), parent.ID, letter.FinalDiscarded, "ben", "was faster"); err != nil {

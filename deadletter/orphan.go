@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Orphans are those of letters that have ended whose task now has no letter left
@@ -15,7 +16,7 @@ import (
 func (d *Desk) Orphans(ctx context.Context, ended []letter.Letter) ([]letter.Letter, error) {
 	waiting := map[string]letter.Letter{}
 	for _, l := range ended {
-		if l.Key == "" || (l.FinalStatus != letter.FinalDiscarded && l.FinalStatus != letter.FinalExpired) {
+		if l.Key == "" || !l.FinalStatus.EndsBusiness() {
 			continue
 		}
 		rec, ok, err := d.Tasks.Get(ctx, l.Key)
@@ -58,20 +59,20 @@ func (d *Desk) Keep(ctx context.Context, id string) error {
 	})
 }
 
-// MayDiscard says why a letter may not be discarded now, "" where it may: a task
+// MayEnd says why nobody may end a letter's business now, zero where one may: a task
 // that runs, or whose side effect may have happened, must first say how it ended.
-func MayDiscard(j Judgement, now time.Time) string {
+func MayEnd(j Judgement, now time.Time) messages.Text {
 	rec := j.Record
 	if rec == nil || rec.InputDigest != j.Letter.InputDigest || rec.Status == idempotency.StatusSucceeded {
-		return ""
+		return messages.Text{}
 	}
 	if rec.Status == idempotency.StatusRunning && (rec.LeaseUntil.IsZero() || !now.After(rec.LeaseUntil)) {
-		return "a run holds its task until " + rec.LeaseUntil.UTC().Format(time.RFC3339) + ": see how it ends first"
+		return messages.T("a run holds its task until %s: see how it ends first", rec.LeaseUntil.UTC().Format(time.RFC3339))
 	}
 	for _, e := range rec.Effects {
 		if e.State == idempotency.EffectSent || e.State == idempotency.EffectUnknown {
-			return "effect " + e.Name + " may have happened: answer its review first (oncegate review list), or deliver the event again"
+			return messages.T("effect %s may have happened: answer its review first (oncegate review list), or deliver the event again", e.Name)
 		}
 	}
-	return ""
+	return messages.Text{}
 }

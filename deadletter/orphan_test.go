@@ -44,10 +44,13 @@ func TestOnlyTheLastLettersDiscardLeavesAnOrphan(t *testing.T) {
 	if got := orphans(none); len(got) != 0 {
 		t.Errorf("there is no task to abandon: %v", got)
 	}
-	done := orphans(b)
-	done[0].FinalStatus = letter.FinalSkippedCompleted
-	if got, _ := w.desk.Orphans(t.Context(), done); len(got) != 0 {
-		t.Error("a letter that was completed elsewhere abandons its task")
+	for end, want := range map[letter.FinalStatus]int{
+		letter.FinalExpired: 1, letter.FinalSkippedCompleted: 1, letter.FinalSucceeded: 0, letter.FinalMigrated: 0,
+	} {
+		b.FinalStatus = end
+		if got, err := w.desk.Orphans(t.Context(), []letter.Letter{b}); err != nil || len(got) != want {
+			t.Errorf("a last letter that ended as %s leaves %v, %v; want %d", end, got, err, want)
+		}
 	}
 }
 
@@ -76,7 +79,7 @@ func TestATaskThatMayHaveActedIsNotDiscarded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rec := idempotency.Record{Status: idempotency.StatusFailedRetryable, InputDigest: "d"}
 			c.edit(&rec)
-			got := MayDiscard(Judgement{Letter: letter.Letter{InputDigest: "d"}, Record: &rec}, now)
+			got := MayEnd(Judgement{Letter: letter.Letter{InputDigest: "d"}, Record: &rec}, now).String()
 			if (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
 				t.Errorf("got %q", got)
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,10 +14,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Planner makes plans.
@@ -47,7 +50,7 @@ type Request struct {
 // gate that refused them.
 type Excluded struct {
 	Gate   GateName
-	Reason string
+	Reason messages.Text
 	Count  int64
 }
 
@@ -60,7 +63,7 @@ type Draft struct {
 }
 
 // ErrNothingToPlan says that no letter of the group may be replayed.
-var ErrNothingToPlan = errors.New("no letter of the group may be replayed")
+var ErrNothingToPlan = messages.Errorf("no letter of the group may be replayed")
 
 // Draft says what a plan would hold, without storing anything.
 func (p *Planner) Draft(ctx context.Context, r Request) (Draft, error) { return p.make(ctx, r, false) }
@@ -89,8 +92,9 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 	}
 	id := "rp-" + p.NewID()
 	tree, d, seen := new(plan.Tree), Draft{}, int64(0)
-	excluded := map[Excluded]int64{}
+	excluded := map[string]*Excluded{}
 	var effects []idempotency.TargetKind
+	var codes []letter.Code // of the group, and what the letters themselves say
 	header := plan.Header{
 		Version: 1, ID: id, Environment: p.Desk.Environment, Fingerprint: r.Fingerprint, Reason: r.Reason, MadeBy: r.By,
 		MadeAt: p.Now().UnixMilli(), ObserveMS: p.Rules.Observe.Milliseconds(), RateMilli: int64(p.Rules.Rate * 1000), Burst: p.Rules.Burst,
@@ -119,7 +123,11 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 			ok, first = Passes(Gates(facts))
 		}
 		if !ok {
-			excluded[Excluded{Gate: first.Name, Reason: first.Reason}]++
+			what := string(first.Name) + first.Reason.String()
+			if excluded[what] == nil {
+				excluded[what] = &Excluded{Gate: first.Name, Reason: first.Reason}
+			}
+			excluded[what].Count++
 			return nil
 		}
 		if r.Limit > 0 && tree.Count() >= r.Limit {
@@ -127,6 +135,11 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 			return errEnough
 		}
 		header.Code, header.Target = j.Code, j.Target
+		for _, code := range []letter.Code{j.Code, j.Letter.Code} {
+			if !slices.Contains(codes, code) {
+				codes = append(codes, code)
+			}
+		}
 		if flow != nil {
 			for _, e := range flow.Effects {
 				if !slices.Contains(effects, e.Kind) {
@@ -155,11 +168,9 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 	if err != nil && !errors.Is(err, errEnough) {
 		return Draft{}, fmt.Errorf("make plan: %w", err)
 	}
-	for e, n := range excluded {
-		e.Count = n
-		d.Excluded = append(d.Excluded, e)
+	for _, what := range slices.Sorted(maps.Keys(excluded)) {
+		d.Excluded = append(d.Excluded, *excluded[what])
 	}
-	slices.SortFunc(d.Excluded, func(x, y Excluded) int { return strings.Compare(string(x.Gate)+x.Reason, string(y.Gate)+y.Reason) })
 	if tree.Count() == 0 {
 		return d, ErrNothingToPlan
 	}
@@ -168,7 +179,7 @@ func (p *Planner) make(ctx context.Context, r Request, store bool) (Draft, error
 		return Draft{}, fmt.Errorf("make plan: %w", err)
 	}
 	header.Stages = p.Rules.stagesOf(header.Count)
-	header.HighImpact = p.Rules.highImpact(header, effects)
+	header.HighImpact = p.Rules.High.Why(header.Count, effects, codes)
 	d.Plan = plan.Plan{
 		Header: header, Digest: header.Digest(), State: plan.StatePlanned, Revision: 1, UpdatedAt: milli(p.Now()), ExpiresAt: milli(p.Now().Add(p.Desk.Retention)),
 		Counts: plan.Counts{Selected: header.Count, Unresolved: header.Count},
@@ -214,23 +225,6 @@ func freeze(j Judgement, seq int64, current string) plan.Frozen {
 		f.RecordRevision, f.RecordDigest = j.Record.Revision, j.Record.InputDigest
 	}
 	return f
-}
-
-// highImpact says why another identity than the maker has to approve.
-func (r Rules) highImpact(h plan.Header, effects []idempotency.TargetKind) []string {
-	var why []string
-	if h.Count > r.HighCount {
-		why = append(why, fmt.Sprintf("more than %d events", r.HighCount))
-	}
-	for _, kind := range r.HighEffects {
-		if slices.Contains(effects, kind) {
-			why = append(why, fmt.Sprintf("a side effect of kind %s", kind))
-		}
-	}
-	if slices.Contains(r.HighCodes, h.Code) {
-		why = append(why, "the code "+string(h.Code))
-	}
-	return why
 }
 
 // derive fills in flow, key and digest of a letter that had no flow when it was

@@ -13,6 +13,7 @@ import (
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Prober asks a target with one read-only call: see flows.Prober for what its
@@ -69,8 +70,8 @@ func Sample(all []Judgement, n int) []Judgement {
 
 // Errors of Look.
 var (
-	ErrNeedsNoProbe = errors.New("letters of this code need no repair evidence")
-	ErrNoRepair     = errors.New(WhyPolicy)
+	ErrNeedsNoProbe = messages.Errorf("letters of this code need no repair evidence")
+	ErrNoRepair     = error(&messages.Error{Text: WhyPolicy})
 )
 
 // Look runs the probes that letters of one group need, and stores nothing. The
@@ -81,7 +82,7 @@ func (r *Repairs) Look(ctx context.Context, sample []Judgement) ([]Look, error) 
 	for _, j := range sample {
 		probe, why := ProbeFor(j.Code, j.Letter)
 		switch {
-		case probe == "" && why != "":
+		case probe == "" && !why.IsZero():
 			return nil, ErrNoRepair
 		case probe == "":
 			return nil, ErrNeedsNoProbe

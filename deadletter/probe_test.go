@@ -147,10 +147,10 @@ func TestASchemaIsProbedLetterByLetter(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].By != "amy" || all[0].ID == all[1].ID {
 		t.Fatalf("%+v %v", all, err)
 	}
-	if e, why := EvidenceFor(letter.CodeInvalidSchema, all, child, time.Time{}); why != "" || !slices.Equal(e.LetterIDs, []string{child.ID}) {
+	if e, why := EvidenceFor(letter.CodeInvalidSchema, all, child, time.Time{}); !why.IsZero() || !slices.Equal(e.LetterIDs, []string{child.ID}) {
 		t.Errorf("the child: %+v %q", e, why)
 	}
-	if _, why := EvidenceFor(letter.CodeInvalidSchema, all, left, time.Time{}); why != WhyProbeFailed {
+	if _, why := EvidenceFor(letter.CodeInvalidSchema, all, left, time.Time{}); why.String() != WhyProbeFailed.String() {
 		t.Errorf("the letter that stays invalid: %q", why)
 	}
 	rows, _, err := r.Audit.List(t.Context(), "", "", 100)
@@ -204,7 +204,7 @@ func TestEvidenceAboutManyLettersIsSplit(t *testing.T) {
 	if err != nil || len(all) != 3 {
 		t.Fatal(len(all), err)
 	}
-	if _, why := EvidenceFor(letter.CodeInvalidSchema, all, letter.Letter{ID: fmt.Sprint(maxListed), Environment: "prod", Flow: "f"}, time.Time{}); why != "" {
+	if _, why := EvidenceFor(letter.CodeInvalidSchema, all, letter.Letter{ID: fmt.Sprint(maxListed), Environment: "prod", Flow: "f"}, time.Time{}); !why.IsZero() {
 		t.Error(why)
 	}
 }

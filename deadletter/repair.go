@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Names of what stands in Evidence.Probe.
@@ -18,39 +19,39 @@ const (
 )
 
 // ProbeFor is the probe that a letter of a code needs: "" where it needs none,
-// and then why says what there is instead, "" where nothing is missing. Source:
+// and then why says what there is instead, zero where nothing is missing. Source:
 // the repair rules of the design; THROTTLED needs none since the last
 // Retry-After must have passed and the first stage is the trial.
-func ProbeFor(code letter.Code, l letter.Letter) (probe, why string) {
+func ProbeFor(code letter.Code, l letter.Letter) (probe string, why messages.Text) {
 	switch code {
 	case letter.CodeAccessDenied:
-		return ProbeAccess, ""
+		return ProbeAccess, messages.Text{}
 	case letter.CodeTargetNotFound:
 		if l.Flow == "" {
-			return ProbeFlow, ""
+			return ProbeFlow, messages.Text{}
 		}
-		return ProbeTarget, ""
+		return ProbeTarget, messages.Text{}
 	case letter.CodeInvalidSchema:
-		return ProbeSchema, ""
+		return ProbeSchema, messages.Text{}
 	case letter.CodePolicyRejected:
 		if l.ParentID != "" {
 			// The migration is the repair; what it made is looked at.
-			return ProbeSchema, ""
+			return ProbeSchema, messages.Text{}
 		}
 		return "", WhyPolicy
 	default:
-		return "", ""
+		return "", messages.Text{}
 	}
 }
 
-// Why evidence does not hold: fixed texts for people.
-const (
-	WhyPolicy      = "a refusal by policy has no repair: migrate the event or discard it"
-	WhyNoEvidence  = "nothing shows that the cause is repaired: oncegate dlq repair verify"
-	WhyProbeFailed = "the newest probe of the group says no"
-	WhyReplayed    = "a replay of the group failed after the evidence"
-	WhyAttempt     = "an attempt of this task failed after the evidence"
-	WhyNotLooked   = "no probe has looked at this letter: oncegate dlq repair verify"
+// Why evidence does not hold.
+var (
+	WhyPolicy      = messages.T("a refusal by policy has no repair: migrate the event or discard it")
+	WhyNoEvidence  = messages.T("nothing shows that the cause is repaired: oncegate dlq repair verify")
+	WhyProbeFailed = messages.T("the newest probe of the group says no")
+	WhyReplayed    = messages.T("a replay of the group failed after the evidence")
+	WhyAttempt     = messages.T("an attempt of this task failed after the evidence")
+	WhyNotLooked   = messages.T("no probe has looked at this letter: oncegate dlq repair verify")
 )
 
 // perLetter reports whether a probe shows something of the listed letters alone.
@@ -69,7 +70,7 @@ func proves(has, need string) bool {
 // The newest row decides. One that says no voids all before it, and so does an
 // attempt that began after it. A probe of single letters counts, either way, for
 // those that it lists.
-func EvidenceFor(code letter.Code, all []Evidence, l letter.Letter, lastAttempt time.Time) (e *Evidence, why string) {
+func EvidenceFor(code letter.Code, all []Evidence, l letter.Letter, lastAttempt time.Time) (e *Evidence, why messages.Text) {
 	need, why := ProbeFor(code, l)
 	if need == "" {
 		return nil, why
@@ -101,5 +102,5 @@ func EvidenceFor(code letter.Code, all []Evidence, l letter.Letter, lastAttempt 
 	case !lastAttempt.IsZero() && !lastAttempt.Before(e.At):
 		return nil, WhyAttempt
 	}
-	return e, ""
+	return e, messages.Text{}
 }

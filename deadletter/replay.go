@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Answer is what the function said of one replay. It is shown to people; the
@@ -76,20 +77,23 @@ type Progress struct {
 // Reasons for which a run ends before its plan does.
 var (
 	// ErrStopped: a stop condition or an operator stopped the plan for good.
-	ErrStopped = errors.New("the replay was stopped")
+	ErrStopped = messages.Errorf("the replay was stopped")
 	// ErrPaused: somebody paused it, or interrupted this run; it can be resumed.
-	ErrPaused = errors.New("the replay is paused")
+	ErrPaused = messages.Errorf("the replay is paused")
 	// ErrLocked: another replayer works on the plan.
-	ErrLocked = errors.New("another replayer works on the plan")
+	ErrLocked = messages.Errorf("another replayer works on the plan")
 	// ErrTampered: the items are not the ones that the plan's digest covers.
-	ErrTampered = errors.New("the plan's items are not the ones that were approved")
+	ErrTampered = messages.Errorf("the plan's items are not the ones that were approved")
 )
 
 // RefusedError says that a gate refuses the whole plan.
 type RefusedError struct{ Gate Gate }
 
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("gate %s refuses: %s", e.Gate.Name, e.Gate.Reason)
+func (e *RefusedError) Error() string { return e.Said().String() }
+
+// Said is the refusal for people.
+func (e *RefusedError) Said() messages.Text {
+	return messages.T("gate %s refuses: %s", e.Gate.Name, e.Gate.Reason)
 }
 
 // lockFor is how long a replayer holds a plan without a sign of life.
@@ -134,7 +138,7 @@ func (r *Replayer) Run(ctx, soft context.Context, planID string) (plan.Plan, err
 		return plan.Plan{}, err
 	}
 	if !ok {
-		return plan.Plan{}, fmt.Errorf("there is no plan %s", planID)
+		return plan.Plan{}, messages.Errorf("there is no plan %s", planID)
 	}
 	w := &run{Replayer: r, soft: soft, news: map[string]int64{}}
 	if err := w.admit(ctx, p); err != nil {
@@ -155,11 +159,11 @@ func (w *run) admit(ctx context.Context, p plan.Plan) error {
 	if w.Permission != nil {
 		if err := w.Permission(ctx); err != nil {
 			w.note(ctx, p, ActionRefused, "permission", err.Error())
-			return &RefusedError{Gate{Name: GatePermission, Reason: err.Error()}}
+			return &RefusedError{Gate{Name: GatePermission, Reason: messages.Of(err)}}
 		}
 	}
 	if p.Environment != w.Desk.Environment {
-		return &RefusedError{Gate{Name: GateApproval, Reason: "the plan belongs to another environment"}}
+		return &RefusedError{Gate{Name: GateApproval, Reason: messages.T("the plan belongs to another environment")}}
 	}
 	a, err := w.Plans.Approval(ctx, p.ID)
 	if err != nil {
@@ -167,11 +171,11 @@ func (w *run) admit(ctx context.Context, p plan.Plan) error {
 	}
 	if err := plan.CheckApproval(p, a); err != nil {
 		w.note(ctx, p, ActionRefused, "approval", err.Error())
-		return &RefusedError{Gate{Name: GateApproval, Reason: err.Error()}}
+		return &RefusedError{Gate{Name: GateApproval, Reason: messages.Of(err)}}
 	}
 	if err := unchanged(ctx, w.Evidence, w.Plans, p); err != nil {
 		if refused := new(RefusedError); errors.As(err, &refused) {
-			w.note(ctx, p, ActionRefused, string(refused.Gate.Name), refused.Gate.Reason)
+			w.note(ctx, p, ActionRefused, string(refused.Gate.Name), refused.Gate.Reason.String())
 		}
 		return err
 	}
@@ -226,14 +230,14 @@ func tally(c plan.Counts, o plan.Outcome, n int64) plan.Counts {
 func (w *run) lock(ctx context.Context, p plan.Plan) error {
 	now := w.Now()
 	if p.LockOwner != "" && p.LockOwner != w.Owner && now.Before(p.LockUntil) {
-		return fmt.Errorf("%w until %s at the latest", ErrLocked, p.LockUntil.UTC().Format(time.RFC3339))
+		return messages.Errorf("%w until %s at the latest", ErrLocked, p.LockUntil.UTC().Format(time.RFC3339))
 	}
 	next := p
 	next.State, next.LockOwner, next.LockUntil, next.UpdatedAt = plan.StateRunning, w.Owner, milli(now.Add(lockFor)), milli(now)
 	next.StoppedBy, next.StopReason = "", ""
 	stored, err := w.Plans.Update(ctx, p, next)
 	if errors.Is(err, plan.ErrChanged) {
-		return fmt.Errorf("%w: it was faster", ErrLocked)
+		return messages.Errorf("%w: it was faster", ErrLocked)
 	}
 	if err != nil {
 		return err

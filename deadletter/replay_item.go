@@ -74,7 +74,7 @@ func (w *run) ask(ctx context.Context, i plan.Item) (Judgement, plan.Outcome, st
 	case !j.Letter.Open():
 		return j, plan.OutcomeSkipped, "the letter has ended: " + string(j.Letter.FinalStatus), nil
 	case j.Decision == SkipCompleted:
-		return j, plan.OutcomeSkipped, j.Rule, nil
+		return j, plan.OutcomeSkipped, j.Rule.String(), nil
 	}
 	facts := GateFacts{
 		Now: w.Now(), Judgement: j, Item: &i.Frozen, Current: w.current,
@@ -98,7 +98,7 @@ func (w *run) ask(ctx context.Context, i plan.Item) (Judgement, plan.Outcome, st
 		ok, first = Passes(Gates(facts))
 	}
 	if !ok {
-		reason := string(first.Name) + ": " + first.Reason
+		reason := string(first.Name) + ": " + first.Reason.String()
 		if !first.Until.IsZero() {
 			reason += ", until " + first.Until.UTC().Format(time.RFC3339)
 		}

@@ -228,7 +228,7 @@ func TestS44AParentWhoseMigrationHasBegunIsNotPlannedNorSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := w.planner(w.store).Make(t.Context(), Request{Fingerprint: fp, Reason: "r", By: "amy"})
-	if !errors.Is(err, ErrNothingToPlan) || d.Excluded[0].Reason != WhyBegun {
+	if !errors.Is(err, ErrNothingToPlan) || d.Excluded[0].Reason.String() != WhyBegun.String() {
 		t.Fatalf("planned: %v %+v", err, d.Excluded)
 	}
 	p, err = w.run(p)
@@ -257,12 +257,12 @@ func TestAFailureAfterTheRepairVoidsTheEvidenceForTheWholeGroup(t *testing.T) {
 	if err != nil || p.Counts.Failed != 1 || p.Counts.Refused != 2 || len(w.function.calls) != 1 {
 		t.Fatal(err, p.Counts, w.function.calls)
 	}
-	if i := w.outcomes(p)[w.order(p)[1]]; !strings.Contains(i.Reason, WhyReplayed) {
+	if i := w.outcomes(p)[w.order(p)[1]]; !strings.Contains(i.Reason, WhyReplayed.String()) {
 		t.Errorf("refused because: %s", i.Reason)
 	}
 	w.now = w.now.Add(time.Hour)
 	d, err := w.planner(w.store).Make(ctx, Request{Fingerprint: fp, Reason: "r", By: "amy"})
-	if !errors.Is(err, ErrNothingToPlan) || len(d.Excluded) != 1 || d.Excluded[0].Reason != WhyReplayed {
+	if !errors.Is(err, ErrNothingToPlan) || len(d.Excluded) != 1 || d.Excluded[0].Reason.String() != WhyReplayed.String() {
 		t.Fatalf("planned again on the old evidence: %v %+v", err, d.Excluded)
 	}
 }

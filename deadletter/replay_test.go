@@ -259,7 +259,7 @@ func TestS48TheSendsOfAnyOneSecondStayWithinRateAndBurst(t *testing.T) {
 
 func TestS49AnApprovalHoldsForWhatWasShownAndByWhoMayGiveIt(t *testing.T) {
 	w := newReplayWorld(t)
-	w.rules.HighCount = 2
+	w.rules.High.Count = 2
 	p := w.make(w.letters(3))
 	if len(p.HighImpact) != 1 {
 		t.Fatalf("impact %v", p.HighImpact)
@@ -361,7 +361,7 @@ func TestS51TheGenerationCapEndsTheLoop(t *testing.T) {
 		w.now = w.now.Add(time.Hour)
 	}
 	d, err := w.planner(w.store).Make(t.Context(), Request{Fingerprint: fp, Reason: "r", By: "amy"})
-	if !errors.Is(err, ErrNothingToPlan) || len(d.Excluded) != 1 || !strings.Contains(d.Excluded[0].Reason, "failed 3 times") {
+	if !errors.Is(err, ErrNothingToPlan) || len(d.Excluded) != 1 || !strings.Contains(d.Excluded[0].Reason.String(), "failed 3 times") {
 		t.Fatalf("%v %+v", err, d.Excluded)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
 )
@@ -20,9 +21,7 @@ type Rules struct {
 	Concurrency int64         // sends in flight
 	MaxErrors   int64         // percent of failed events above which a run stops
 	// What makes a plan one of high impact, which its maker may not approve.
-	HighCount   int64 // more events than this
-	HighEffects []idempotency.TargetKind
-	HighCodes   []letter.Code
+	High plan.Impact
 	// MaxGenerations is how often a letter's replay may fail.
 	MaxGenerations int64
 	// CallTimeout is the longest that one call of the function may take.
@@ -33,8 +32,10 @@ type Rules struct {
 func DefaultRules() Rules {
 	return Rules{
 		Stages: []int64{1, 5, 25}, Cap: 500, Observe: 30 * time.Second, Rate: 10, Burst: 1, Concurrency: 4, MaxErrors: 20,
-		HighCount: 100, HighEffects: []idempotency.TargetKind{idempotency.TargetOpaque},
-		HighCodes:      []letter.Code{letter.CodeAccessDenied, letter.CodePolicyRejected},
+		High: plan.Impact{
+			Count: 100, Effects: []idempotency.TargetKind{idempotency.TargetOpaque},
+			Codes: []letter.Code{letter.CodeAccessDenied, letter.CodePolicyRejected},
+		},
 		MaxGenerations: 3, CallTimeout: 330 * time.Second,
 	}
 }
@@ -72,21 +73,21 @@ func RulesOf(s flows.Replay) (Rules, error) {
 		*d.to = v
 	}
 	if h := s.HighImpact; h != nil {
-		number(&r.HighCount, h.Count)
+		number(&r.High.Count, h.Count)
 		if h.Effects != nil {
-			r.HighEffects = nil
+			r.High.Effects = nil
 			for _, kind := range h.Effects {
 				k := idempotency.TargetKind(kind)
 				if !slices.Contains(idempotency.TargetKinds, k) {
 					return r, fmt.Errorf("replay rules: high_impact.effects: %q is no kind; use idempotent, readable or opaque", kind)
 				}
-				r.HighEffects = append(r.HighEffects, k)
+				r.High.Effects = append(r.High.Effects, k)
 			}
 		}
 		if h.Codes != nil {
-			r.HighCodes = nil
+			r.High.Codes = nil
 			for _, code := range h.Codes {
-				r.HighCodes = append(r.HighCodes, letter.Code(code))
+				r.High.Codes = append(r.High.Codes, letter.Code(code))
 			}
 		}
 	}

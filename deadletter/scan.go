@@ -3,12 +3,12 @@ package deadletter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // MaxFresh is how many open letters are judged anew each time they are listed or
@@ -175,7 +175,7 @@ func Stored(l letter.Letter) Judgement {
 	j := Judgement{Letter: l, Fingerprint: l.Fingerprint, Decision: Decision(l.Decision)}
 	j.Code, j.Target = l.Known()
 	if !l.DecidedAt.IsZero() {
-		j.Rule = fmt.Sprintf("as decided at %s", l.DecidedAt.Format(time.RFC3339))
+		j.Rule = messages.T("as decided at %s", l.DecidedAt.Format(time.RFC3339))
 	}
 	return j
 }

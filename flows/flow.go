@@ -35,6 +35,7 @@ type Flow struct {
 	ProcessorVersion string // of flows.yaml; the effective version adds the processor's own
 	Effects          []*DeclaredEffect
 	SchemaVersion    string // name of the data's version, where migrations lead to; "" where it has none
+	Sample           []byte // one event of the flow, as flows.yaml gives it
 
 	environment path
 	match       []condition
@@ -44,6 +45,7 @@ type Flow struct {
 	without     []strictjson.Path // what noInput returns
 	content     *reference
 	schema      *dataSchema
+	sample      *events.Event
 }
 
 // condition holds where an event's value is one of the wanted texts.

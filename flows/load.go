@@ -156,7 +156,9 @@ func Load(raw []byte, processors map[string]Processor) (*Set, error) {
 		}
 		c := checker{flow: y.Name}
 		f := c.build(y, processors)
+		f.Sample = []byte(strings.TrimSpace(y.Sample))
 		if e := c.sample(f, y.Sample); e != nil {
+			f.sample = e
 			samples[f] = e
 		}
 		problems = append(problems, c.problems...)

@@ -18,8 +18,8 @@ const (
 	DecisionAbandonRefused Decision = "abandon_refused"
 )
 
-// Abandon gives up the task of a letter that a person has discarded or that has
-// expired. That no other open letter of the key is left is the caller's to see to.
+// Abandon gives up the task of a letter that a person has discarded or ended as
+// done elsewhere, or that has expired. That no other open letter of the key is left is the caller's to see to.
 // It may be called again and again; the only errors are *RetryError.
 func (h *Handler) Abandon(ctx context.Context, e Envelope, d Delivery) (Result, error) {
 	return h.guardCall(ctx, nil, d, func(one *delivery) (Result, error) { return one.abandon(ctx, e.Letter) })
@@ -39,8 +39,8 @@ func (d *delivery) abandon(ctx context.Context, id string) (Result, error) {
 		return refuse("there is no such letter")
 	case l.Open():
 		return refuse("the letter is open: nobody has discarded it")
-	case l.FinalStatus != letter.FinalDiscarded && l.FinalStatus != letter.FinalExpired:
-		return refuse("the letter was not discarded and has not expired")
+	case !l.FinalStatus.EndsBusiness():
+		return refuse("the letter was not discarded, is not done elsewhere and has not expired")
 	case l.Key == "":
 		return refuse("the letter has no key: it stands for no task")
 	case l.Environment != d.o.Environment:

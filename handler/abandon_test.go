@@ -12,9 +12,11 @@ import (
 )
 
 // discard closes a letter as a person does who gives it up.
-func (w *world) discard(id string) {
+func (w *world) discard(id string) { w.t.Helper(); w.end(id, letter.FinalDiscarded) }
+
+func (w *world) end(id string, as letter.FinalStatus) {
 	w.t.Helper()
-	must(w.t, letter.NewTable(w.store).Close(w.ctx(), id, letter.FinalDiscarded, "li", "nobody needs it any more", time.Now()))
+	must(w.t, letter.NewTable(w.store).Close(w.ctx(), id, as, "li", "nobody needs it any more", time.Now()))
 }
 
 func abandonCall(id string) handler.Envelope {
@@ -66,6 +68,20 @@ func TestAnAbandonedTaskRunsNothingAndItsLetterStaysClosed(t *testing.T) {
 	}
 }
 
+func TestWhatWasDoneElsewhereDoesNotRunWhenItsEventComesAgain(t *testing.T) {
+	raw := order("e1", "17", 5)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.acked(w.deliver(w.instance(off), raw), handler.DecisionParked)
+		l := w.letters()[0]
+		w.end(l.ID, letter.FinalSkippedCompleted)
+		w.acked(w.call(w.instance(), abandonCall(l.ID)), handler.DecisionAbandoned)
+		w.acked(w.deliver(w.instance(), raw), handler.DecisionFinal)
+		if l := w.letterByID(l.ID); w.work.runs() != 0 || l.Open() || l.FinalStatus != letter.FinalSkippedCompleted {
+			t.Errorf("%d runs, letter %+v", w.work.runs(), l)
+		}
+	})
+}
+
 func TestAbandoningIsRefusedWhileAnythingMayStillHappen(t *testing.T) {
 	raw := place("e1", "17", 5)
 	for name, c := range map[string]struct {
@@ -75,8 +91,8 @@ func TestAbandoningIsRefusedWhileAnythingMayStillHappen(t *testing.T) {
 		why     string
 	}{
 		"the letter is open":      {nil, func(w *effectWorld) { w.work.set(failing(denied)); w.deliver(w.instance(), raw) }, func(*effectWorld, string) {}, "letter is open"},
-		"the letter went well":    {nil, func(w *effectWorld) { w.work.set(failing(denied)); w.deliver(w.instance(), raw) }, closedAs(letter.FinalSucceeded), "not discarded"},
-		"the letter was migrated": {nil, func(w *effectWorld) { w.work.set(failing(denied)); w.deliver(w.instance(), raw) }, closedAs(letter.FinalMigrated), "not discarded"},
+		"the letter went well":    {nil, func(w *effectWorld) { w.work.set(failing(denied)); w.deliver(w.instance(), raw) }, closedAs(letter.FinalSucceeded), "was not discarded"},
+		"the letter was migrated": {nil, func(w *effectWorld) { w.work.set(failing(denied)); w.deliver(w.instance(), raw) }, closedAs(letter.FinalMigrated), "was not discarded"},
 		"a lease lives": {nil, func(w *effectWorld) {
 			w.onObjects(once("PutObject", "/output.json", cloudtest.Before, func() { w.held.Revoke(w.cred.AccessKeyID) }))
 			w.deliver(w.instance(), raw)

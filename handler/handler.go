@@ -38,6 +38,7 @@ type Options struct {
 	Letters    *letter.Table
 	Artifacts  *artifacts.Store
 	Plans      *plan.Store // may be nil: then every replay is refused
+	Impact     plan.Impact // which plans need another identity than their maker; all, where it is zero
 
 	Environment string
 	KeySecret   []byte // of sensitive key fields; may be empty where no flow has any

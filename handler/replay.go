@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
+	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/idempotency"
@@ -25,12 +27,15 @@ func (h *Handler) Replay(ctx context.Context, e plan.Envelope, d Delivery) (Resu
 }
 
 func (d *delivery) replay(ctx context.Context, e plan.Envelope) (Result, error) {
-	reason, err := d.allowed(ctx, e)
+	g, reason, err := d.allowed(ctx, e)
 	if err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}
 	if reason == "" {
 		reason = d.matches(e.Item)
+	}
+	if reason == "" {
+		reason = d.weighs(g)
 	}
 	if reason != "" {
 		return d.replayRefused(e.Item, nil, reason)
@@ -45,55 +50,76 @@ func (d *delivery) replay(ctx context.Context, e plan.Envelope) (Result, error) 
 	return d.reopen(ctx, e, claim, span)
 }
 
+// grant is what a replay goes by.
+type grant struct {
+	plan     plan.Plan
+	approval *plan.Approval
+	letter   letter.Letter
+}
+
 // allowed asks plan, approval and letter whether the envelope's item may go; a
 // reason says why not.
-func (d *delivery) allowed(ctx context.Context, e plan.Envelope) (reason string, err error) {
+func (d *delivery) allowed(ctx context.Context, e plan.Envelope) (g grant, reason string, err error) {
 	i := e.Item
 	switch {
 	case e.Oncegate != plan.EnvelopeReplay || e.Batch == "" || i.LetterID == "" || i.Key == "" || i.InputDigest == "" || len(e.Raw) == 0:
-		return "the replay is not well-formed", nil
+		return grant{}, "the replay is not well-formed", nil
 	case len(e.Raw) > events.MaxSize:
-		return "the event is larger than events may be", nil
+		return grant{}, "the event is larger than events may be", nil
 	case idempotency.DigestBinary(e.Raw) != i.RawSHA256:
-		return "the raw event is not the one that the item names", nil
+		return grant{}, "the raw event is not the one that the item names", nil
 	case d.o.Plans == nil:
-		return "this function reads no plans", nil
+		return grant{}, "this function reads no plans", nil
 	}
 	p, ok, err := d.o.Plans.Get(ctx, e.Batch)
 	switch {
 	case err != nil:
-		return "", err
+		return grant{}, "", err
 	case !ok:
-		return "there is no such plan", nil
+		return grant{}, "there is no such plan", nil
 	}
 	approval, err := d.o.Plans.Approval(ctx, e.Batch)
 	if err != nil {
-		return "", err
+		return grant{}, "", err
 	}
 	if err := plan.CheckApproval(p, approval); err != nil {
-		return err.Error(), nil
+		return grant{}, err.Error(), nil
 	}
 	if err := p.CheckItem(i, e.Proof); err != nil {
-		return err.Error(), nil
+		return grant{}, err.Error(), nil
 	}
 	if p.Environment != d.o.Environment {
-		return "the plan is of another environment than this function's", nil
+		return grant{}, "the plan is of another environment than this function's", nil
 	}
 	if _, err := strconv.ParseUint(i.Qualifier, 10, 64); err == nil && i.Qualifier != d.Version {
-		return "another version of the function runs than the item names", nil
+		return grant{}, "another version of the function runs than the item names", nil
 	}
 	l, ok, err := d.o.Letters.Get(ctx, i.LetterID)
 	switch {
 	case err != nil:
-		return "", err
+		return grant{}, "", err
 	case !ok:
-		return "there is no such letter", nil
+		return grant{}, "there is no such letter", nil
 	case !l.Open():
-		return "the letter is closed", nil
+		return grant{}, "the letter is closed", nil
 	case l.RawSHA256 != i.RawSHA256:
-		return "the letter names another raw event than the item", nil
+		return grant{}, "the letter names another raw event than the item", nil
 	}
-	return "", nil
+	return grant{p, approval, l}, "", nil
+}
+
+// weighs asks whether the plan is of high impact by this function's own rules, and
+// approved by another identity than its maker if it is.
+func (d *delivery) weighs(g grant) (reason string) {
+	var effects []idempotency.TargetKind
+	for _, e := range d.flow.Effects {
+		effects = append(effects, e.Kind)
+	}
+	why := d.o.Impact.Why(g.plan.Count, effects, []letter.Code{g.plan.Code, g.letter.Code})
+	if err := plan.CheckImpact(g.plan, g.approval, why); err != nil {
+		return err.Error() + " (" + strings.Join(why, "; ") + ")"
+	}
+	return ""
 }
 
 // matches decodes the raw event and holds it against the item; a reason says what

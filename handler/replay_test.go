@@ -119,6 +119,12 @@ func TestWhatIsNotApprovedIsNeverReplayed(t *testing.T) {
 		"S49 a high-impact plan that its maker approved": {
 			planning{edit: high, verdict: func(a *plan.Approval) { a.By = "amy" }}, nil, "another identity",
 		},
+		"S49 a plan that calls itself one of low impact, and is not by the function's rules": {
+			planning{verdict: func(a *plan.Approval) { a.By = "amy" }}, nil, "another identity than its maker to approve it: another role or user, for a session's name is free to choose (more than 0 events)",
+		},
+		"S49 another session of the maker's role": {
+			planning{edit: func(h *plan.Header) { h.MadeBy = "oncegate-operator/amy" }, verdict: func(a *plan.Approval) { a.By = "oncegate-operator/bob" }}, nil, "another identity",
+		},
 		"a plan of another environment": {planning{edit: func(h *plan.Header) { h.Environment = "prod" }}, nil, "another environment"},
 		"no such plan":                  {planning{}, func(_ *world, e *plan.Envelope) { e.Batch = "rp-none" }, "no such plan"},
 		"a plan that was changed after its approval": {planning{}, func(w *world, e *plan.Envelope) {

@@ -2,13 +2,13 @@ package idempotency
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // ReviewTable is where questions about the truth of the business wait for a person.
@@ -100,13 +100,13 @@ func OutcomeID(effectKey string, attempt int64) string {
 func (r Review) Answer(a Resolution, reviewer, reason, recordID string, now time.Time) (Review, error) {
 	switch {
 	case r.State != ReviewOpen:
-		return Review{}, fmt.Errorf("resolve review: it was answered with %s already", r.Resolution)
+		return Review{}, messages.Errorf("resolve review: it was answered with %s already", r.Resolution)
 	case !slices.Contains(Resolutions[r.Kind], a):
-		return Review{}, fmt.Errorf("resolve review: %q is no answer to a question of kind %s", a, r.Kind)
+		return Review{}, messages.Errorf("resolve review: %q is no answer to a question of kind %s", a, r.Kind)
 	case a == ResolvedDone && recordID == "" && r.EffectKind != TargetOpaque:
-		return Review{}, errors.New("resolve review: confirmed_done needs the record's number at the target")
+		return Review{}, messages.Errorf("resolve review: confirmed_done needs the record's number at the target")
 	case reviewer == "" || reason == "":
-		return Review{}, errors.New("resolve review: reviewer and reason are needed")
+		return Review{}, messages.Errorf("resolve review: reviewer and reason are needed")
 	}
 	r.State, r.Resolution, r.Reviewer, r.Reason, r.TargetRecordID = ReviewClosed, a, cut(reviewer), cut(reason), cut(recordID)
 	r.ResolvedAt = milli(now)
@@ -166,7 +166,7 @@ func (t *Reviews) Close(ctx context.Context, shown, answered Review) error {
 	case ok && stored.Revision == answered.Revision && stored.Resolution == answered.Resolution && stored.ResolvedAt.Equal(answered.ResolvedAt) && stored.Reviewer == answered.Reviewer:
 		return nil // its answer was lost
 	case ok && stored.State == ReviewClosed:
-		return fmt.Errorf("close review: somebody answered it with %s meanwhile", stored.Resolution)
+		return messages.Errorf("close review: somebody answered it with %s meanwhile", stored.Resolution)
 	}
 	return fmt.Errorf("close review: %w: %w", ErrUnavailable, err)
 }

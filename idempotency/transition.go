@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Policy is the timing that transitions follow. Durations are positive.
@@ -344,16 +346,16 @@ func (p Policy) UseNew(r Record, review Review, now time.Time) (Record, error) {
 	case StatusReceived, StatusFailedRetryable, StatusFailedFinal:
 	case StatusRunning:
 		if r.held(now) {
-			return Record{}, errors.New("use new: a run holds the lease; wait until it is over")
+			return Record{}, messages.Errorf("use new: a run holds the lease; wait until it is over")
 		}
 	default:
-		return Record{}, fmt.Errorf("use new: status is %s", r.Status)
+		return Record{}, messages.Errorf("use new: status is %s", r.Status)
 	}
 	if r.has(EffectSent) || r.has(EffectUnknown) || r.has(EffectSettled) {
-		return Record{}, errors.New("use new: an effect of the old input may have happened")
+		return Record{}, messages.Errorf("use new: an effect of the old input may have happened")
 	}
 	if r.InputDigest != review.RecordDigest {
-		return Record{}, errors.New("use new: the record holds another input than the review was about")
+		return Record{}, messages.Errorf("use new: the record holds another input than the review was about")
 	}
 	r.SupersededDigests = append(slices.Clone(r.SupersededDigests), r.InputDigest)
 	r.InputDigest = review.EventDigest

@@ -87,10 +87,14 @@ func build(getenv func(string) string, logs io.Writer) (handleFunc, error) {
 // task is the role that handles events.
 func (p parts) task() (handleFunc, error) {
 	c := p.c
+	replays, err := deadletter.RulesOf(p.flows.Replay)
+	if err != nil {
+		return nil, err
+	}
 	h, err := handler.New(handler.Options{
 		Flows: p.flows, Processors: p.works, Effects: flows.Effects(p.tools), Ledger: idempotency.NewLedger(p.store, c.policy),
 		Tasks: idempotency.NewTable(p.store, c.policy), Reviews: idempotency.NewReviews(p.store),
-		Letters: letter.NewTable(p.store), Artifacts: p.objects, Plans: plan.NewStore(p.store),
+		Letters: letter.NewTable(p.store), Artifacts: p.objects, Plans: plan.NewStore(p.store), Impact: replays.High,
 		Environment: c.cloud.Environment, KeySecret: c.keySecret, Policy: c.policy,
 		ReserveMin: c.reserveMin, ReserveMax: c.reserveMax,
 		Now: time.Now, NewOwner: newOwner, Skew: p.skew.Value, Log: p.log,

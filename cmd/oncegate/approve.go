@@ -15,6 +15,7 @@ import (
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 func (a *app) taskApproveCommand() *cobra.Command {
@@ -41,7 +42,7 @@ func (a *app) taskApproveCommand() *cobra.Command {
 				return err
 			}
 			if r.Status != idempotency.StatusSucceeded {
-				return fmt.Errorf("task %s is %s: only a settled result can be approved", short(r.Key), r.Status)
+				return messages.Errorf("task %s is %s: only a settled result can be approved", short(r.Key), r.Status)
 			}
 			body, err := objects.Read(ctx, r.ResultRef)
 			if err != nil {

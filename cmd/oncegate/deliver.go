@@ -123,8 +123,13 @@ func (a *app) deliver(ctx context.Context, o stackOptions, set *flows.Set, files
 	return report, s.count(ctx, bus, report)
 }
 
-// bus is the local EventBridge: both retry policies, a rule each.
+// bus is the local EventBridge.
 func (s *stack) bus(o stackOptions, abort context.CancelCauseFunc) (*ebtest.Bus, error) {
+	return ebtest.New(s.busOptions(o, abort))
+}
+
+// busOptions are both retry policies, a rule each, and the intake's stream.
+func (s *stack) busOptions(o stackOptions, abort context.CancelCauseFunc) ebtest.Options {
 	invoke := func(f *fctest.Function) ebtest.Target {
 		return func(ctx context.Context, d ebtest.Delivery) ebtest.Result {
 			resp, err := f.Invoke(ctx, fctest.Request{Payload: d.EventRaw})
@@ -142,7 +147,7 @@ func (s *stack) bus(o stackOptions, abort context.CancelCauseFunc) (*ebtest.Bus,
 		}
 	}
 	target := invoke(s.function)
-	return ebtest.New(ebtest.Options{
+	return ebtest.Options{
 		Dir: o.stateDir, Bus: localEnvironment, TimeScale: o.timeScale, Rand: rand.Float64, Concurrency: 16,
 		Rules: []ebtest.Rule{
 			{
@@ -160,7 +165,7 @@ func (s *stack) bus(o stackOptions, abort context.CancelCauseFunc) (*ebtest.Bus,
 			Name: "dead-letters", Target: invoke(s.intake), Policy: ebtest.ExponentialDecayRetry, ErrorsTolerance: ebtest.TolerateNone,
 			BatchCount: 10, FromDeadLetters: true,
 		}},
-	})
+	}
 }
 
 // publish sends an event to the bus. What the bus refuses goes straight to the

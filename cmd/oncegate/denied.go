@@ -2,11 +2,11 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/internal/messages"
 	"github.com/oncegate/oncegate/scripts/ram"
 )
 
@@ -21,22 +21,22 @@ func deniedError(err error) (denied error, ok bool) {
 	if action == "" {
 		return refusedf("%w\n%s does not accept the credentials: look at key, secret, token and this machine's clock", err, call.Service), true
 	}
-	text := fmt.Sprintf("missing right: %s on %s", action, resource)
+	missing := messages.T("missing right: %s on %s", action, resource)
 	if roles := rolesWith(call); len(roles) > 0 {
-		text += "; by scripts/ram these roles have it: " + strings.Join(roles, ", ")
+		missing = messages.T("%s; by scripts/ram these roles have it: %s", missing, strings.Join(roles, ", "))
 	}
-	return refusedf("%w\n%s", err, text), true
+	return refusedf("%w\n%s", err, missing), true
 }
 
-// actingAs is what a refused command says about who it was; "" where nobody has
+// actingAs is what a refused command says about who it was; zero where nobody has
 // asked or the refusal was none of a service.
-func (a *app) actingAs(err error) string {
+func (a *app) actingAs(err error) messages.Text {
 	if a.who == "" || aliyun.KindOf(err) != aliyun.KindDenied {
-		return ""
+		return messages.Text{}
 	}
-	text := "you act as " + a.who
+	text := messages.T("you act as %s", a.who)
 	if target, err := a.chosenTarget(); err == nil && target == targetLocal {
-		text += "; " + localIdentityVariable + " names another role"
+		text = messages.T("%s; %s names another role", text, localIdentityVariable)
 	}
 	return text
 }
@@ -64,12 +64,24 @@ func missingRight(e *aliyun.Error) (action, resource string) {
 			return "oss:PutObject and oss:PutObjectTagging", resource
 		case "GetObject":
 			return "oss:GetObject and oss:GetObjectVersion", resource
+		case "DeleteObject": // of one version, always
+			return "oss:DeleteObjectVersion", resource
 		case "CreateBucket":
-			return "oss:PutBucket", resource
+			return "oss:ListBuckets, oss:PutBucket and oss:PutBucketVersioning", resource
 		}
 		return "oss:" + e.Op, resource
 	case "fc":
 		return "fc:" + e.Op, "acs:fc:*:*:functions/" + e.Resource
+	case "eventbridge":
+		if e.Resource == "*" {
+			return "eventbridge:" + e.Op, "*"
+		}
+		if e.Op == "PutEvents" {
+			return "eventbridge:PutEvents", "acs:eventbridge:*:*:eventbus/" + e.Resource
+		}
+		return "eventbridge:" + e.Op, "acs:eventbridge:*:*:" + e.Resource
+	case "mns":
+		return "mns:" + e.Op, "acs:mns:*:*:/queues/" + e.Resource
 	}
 	return e.Service + ":" + e.Op, "*"
 }
@@ -88,9 +100,14 @@ func rolesWith(e *aliyun.Error) []string {
 			return nil
 		}
 		a.Action, a.Resource = "oss:"+e.Op, "acs:oss:"+where+localBucket+"/"+key
+		if e.Op == "DeleteObject" {
+			a.Action = "oss:DeleteObjectVersion"
+		}
 	case "fc":
 		_, qualifier, _ := strings.Cut(e.Resource, "/")
 		a.Action, a.Resource = "fc:"+e.Op, "acs:fc:"+where+"functions/"+localFunctionName+"/"+qualifier
+	case "eventbridge":
+		a.Action, a.Resource = "eventbridge:"+e.Op, "acs:eventbridge:"+where+"eventbus/"+localEnvironment
 	}
 	var roles []string
 	for _, role := range ram.Roles {

@@ -130,7 +130,7 @@ func letterOf(j deadletter.Judgement) letterView {
 	l := j.Letter
 	v := letterView{
 		ID: l.ID, EventID: l.EventID, EventSource: l.EventSource, Flow: l.Flow, Key: l.Key, Fingerprint: j.Fingerprint,
-		ErrorCode: j.Code, Class: j.Code.Class(), Target: j.Target, Decision: j.Decision, Rule: j.Rule,
+		ErrorCode: j.Code, Class: j.Code.Class(), Target: j.Target, Decision: j.Decision, Rule: j.Rule.String(),
 		FinalStatus: l.FinalStatus, ClosedBy: l.ClosedBy, CloseReason: l.CloseReason, Reason: l.Reason, Origin: l.Origin,
 		Sightings: l.DeliveryAttempts, Generation: l.Generation,
 		FirstFailed: utc(l.FirstFailedAt), LastFailed: utc(l.LastFailedAt), ExpiresAt: utc(l.ExpiresAt),

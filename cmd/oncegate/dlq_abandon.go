@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/handler"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // abandon asks the function to give up the tasks of letters that have ended: it
@@ -28,11 +30,15 @@ func (a *app) abandon(ctx context.Context, o *stackOptions, letters []letter.Let
 		}
 		answer, failed, err := call(ctx, liveQualifier, payload)
 		if err != nil {
-			return fmt.Errorf("the letters have ended, and the function could not be asked to abandon task %s: %w; oncegate dlq sweep --execute asks again", short(l.Key), err)
+			err = messages.Errorf("the letters have ended, and the function could not be asked to abandon task %s: %w; oncegate dlq sweep --execute asks again", short(l.Key), err)
+			if refused := new(deadletter.CallError); errors.As(err, &refused) && refused.Denied {
+				err = &exitError{exitRefused, err}
+			}
+			return err
 		}
 		var r handler.Result
 		if failed || json.Unmarshal(answer, &r) != nil {
-			return errors.New("the letters have ended, and the function could not abandon their tasks yet: oncegate dlq sweep --execute asks again")
+			return messages.Errorf("the letters have ended, and the function could not abandon their tasks yet: oncegate dlq sweep --execute asks again")
 		}
 		if r.Decision == handler.DecisionAbandonRefused {
 			fmt.Fprintf(a.err, "task %s stays as it is: %s\n", short(l.Key), inert(r.Reason))

@@ -16,6 +16,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 func (a *app) dlqIngestCommand() *cobra.Command {
@@ -110,7 +111,7 @@ func (a *app) messages(name string) (func(func([]byte) error) error, error) {
 	return func(each func([]byte) error) error {
 		f, err := os.Open(name)
 		if err != nil {
-			return fmt.Errorf("read dead letters: %w", err)
+			return messages.Errorf("read dead letters: %w", err)
 		}
 		defer f.Close()
 		lines := bufio.NewScanner(f)
@@ -123,10 +124,10 @@ func (a *app) messages(name string) (func(func([]byte) error) error, error) {
 			}
 		}
 		if errors.Is(lines.Err(), bufio.ErrTooLong) {
-			return fmt.Errorf("read dead letters: a line of %s is longer than %d MiB", name, maxFile>>20)
+			return messages.Errorf("read dead letters: a line of %s is longer than %d MiB", name, maxFile>>20)
 		}
 		if err := lines.Err(); err != nil {
-			return fmt.Errorf("read dead letters: %w", err)
+			return messages.Errorf("read dead letters: %w", err)
 		}
 		return nil
 	}, nil
@@ -143,10 +144,10 @@ func (a *app) readMessages(name string) ([][]byte, error) {
 		raw, err = os.ReadFile(name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read dead letters: %w", err)
+		return nil, messages.Errorf("read dead letters: %w", err)
 	}
 	if len(raw) > maxFile {
-		return nil, fmt.Errorf("read dead letters: more than %d MiB at once; split the file", maxFile>>20)
+		return nil, messages.Errorf("read dead letters: more than %d MiB at once; split the file", maxFile>>20)
 	}
 	trimmed := bytes.TrimSpace(raw)
 	if len(trimmed) == 0 {
@@ -307,11 +308,12 @@ func (a *app) dlqResolveCommand() *cobra.Command {
 		Short: "End letters without a replay, or keep them; who and why stay with them",
 		Long: `End letters without a replay, or keep them; who and why stay with them.
 
-  discard               nobody wants the business any more. Where no other letter of
-                        it is open, the function is asked to abandon its task: later
-                        deliveries of the same input are noted and run nothing
+  discard               nobody wants the business any more
   completed_elsewhere   the business was done by other means
-  keep                  the letter stays open, and its expiry starts anew`,
+  keep                  the letter stays open, and its expiry starts anew
+
+Where the first two end the last open letter of a task, the function is asked to
+abandon it: later deliveries of the same input are noted and run nothing.`,
 		Example: `  oncegate dlq resolve evt-1008 --as discard --reason "test data"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
@@ -330,7 +332,7 @@ func (a *app) dlqResolveCommand() *cobra.Command {
 			err := a.changeLetters(ctx, o.flowsFile, args[0], change, letterChange{
 				what: what, action: deadletter.ActionResolve, by: &by,
 				check: func(j deadletter.Judgement) error {
-					if why := deadletter.MayDiscard(j, time.Now()); as == "discard" && why != "" {
+					if why := deadletter.MayEnd(j, time.Now()); as != "keep" && !why.IsZero() {
 						return refusedf("letter %s: %s", short(j.Letter.ID), why)
 					}
 					return nil

@@ -6,6 +6,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // gateView is one gate's answer as it is printed.
@@ -19,26 +20,29 @@ type gateView struct {
 func gatesOf(e deadletter.Explained) []gateView {
 	views := []gateView{}
 	for _, g := range e.Gates {
-		views = append(views, gateView{g.Name, g.Pass, g.Reason, utc(g.Until)})
+		views = append(views, gateView{g.Name, g.Pass, g.Reason.String(), utc(g.Until)})
 	}
 	return views
 }
 
 func (a *app) printGates(e deadletter.Explained) {
 	var rows [][]string
-	for _, g := range gatesOf(e) {
-		verdict := "refuses"
+	for _, g := range e.Gates {
+		verdict, reason := messages.T("refuses"), g.Reason
 		if g.Pass {
-			verdict = "passes"
+			verdict = messages.T("passes")
 		}
-		rows = append(rows, []string{string(g.Gate), verdict, g.Reason + said(g.Until != "", ", until "+g.Until)})
+		if !g.Until.IsZero() {
+			reason = messages.T("%s, until %s", reason, utc(g.Until))
+		}
+		rows = append(rows, []string{string(g.Name), a.say.Text(verdict), a.say.Text(reason)})
 	}
 	fmt.Fprintln(a.out)
-	printTable(a.out, []string{"gate", "says", "because"}, rows)
+	printTable(a.out, a.words(messages.T("gate"), messages.T("says"), messages.T("because")), rows)
 }
 
 // nextOf says what may be done about an open letter next.
-func nextOf(e deadletter.Explained) string {
+func nextOf(e deadletter.Explained) messages.Text {
 	j := e.Judgement
 	passes, first := true, deadletter.Gate{}
 	for _, g := range e.Gates {
@@ -49,19 +53,19 @@ func nextOf(e deadletter.Explained) string {
 	}
 	switch {
 	case !j.Letter.Open():
-		return "nothing: the letter has ended"
+		return messages.T("nothing: the letter has ended")
 	case j.Code == letter.CodeParked && j.Decision == deadletter.ManualReview:
-		return "turn the flow on (enabled: true); a plan then brings it back"
+		return messages.T("turn the flow on (enabled: true); a plan then brings it back")
 	case j.Code == letter.CodeWrongEnvironment:
-		return "publish it on the bus of its own environment; or oncegate dlq resolve --as discard"
+		return messages.T("publish it on the bus of its own environment; or oncegate dlq resolve --as discard")
 	case e.Plan != nil && e.Plan.State == plan.StatePaused:
-		return "oncegate dlq resume " + e.Plan.ID
+		return messages.T("oncegate dlq resume %s", e.Plan.ID)
 	case e.Plan != nil:
-		return fmt.Sprintf("it waits in plan %s (%s): oncegate dlq show %s", e.Plan.ID, e.Plan.State, e.Plan.ID)
+		return messages.T("it waits in plan %s (%s): oncegate dlq show %s", e.Plan.ID, e.Plan.State, e.Plan.ID)
 	case passes:
-		return fmt.Sprintf("oncegate dlq plan %s --reason ...", j.Fingerprint)
+		return messages.T("oncegate dlq plan %s --reason ...", j.Fingerprint)
 	case first.Name == deadletter.GateRepair && j.Decision == deadletter.RepairRequired:
-		return fmt.Sprintf("repair the cause, then oncegate dlq repair verify %s; or oncegate dlq migrate, or resolve --as discard", j.Fingerprint)
+		return messages.T("repair the cause, then oncegate dlq repair verify %s; or oncegate dlq migrate, or resolve --as discard", j.Fingerprint)
 	}
 	return nextStep[j.Decision]
 }

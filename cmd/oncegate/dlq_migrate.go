@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/flows"
+	"github.com/oncegate/oncegate/internal/aliyun"
 )
 
 // migrationView is one letter's migration as it is printed.
@@ -81,6 +82,9 @@ Exit codes: 3 every letter was refused, 4 some were.`,
 				if errors.Is(err, deadletter.ErrMade) && len(found) > 1 {
 					fmt.Fprintf(a.err, "letter %s: %v; left as it is\n", short(j.Letter.ID), err)
 					continue
+				}
+				if aliyun.KindOf(err) == aliyun.KindDenied {
+					return err // it is about who asks, not about the letter
 				}
 				v := migrationView{ID: j.Letter.ID, EventID: j.Letter.EventID, Changes: []deadletter.Change{}}
 				if err != nil {

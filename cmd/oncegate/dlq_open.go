@@ -13,6 +13,7 @@ import (
 	"github.com/oncegate/oncegate/handler"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // openReplays reaches what commands about plans work with. changing says what the
@@ -166,7 +167,7 @@ func (a *app) permission(by string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		who, err := a.identity(ctx)
 		if err == nil && who.Name() != by {
-			err = fmt.Errorf("the identity is %s now, and was %s when the command began", who.Name(), by)
+			err = messages.Errorf("the identity is %s now, and was %s when the command began", who.Name(), by)
 		}
 		return err
 	}

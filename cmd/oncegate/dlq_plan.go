@@ -15,6 +15,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // planView is a plan as it is printed.
@@ -145,7 +146,7 @@ func (a *app) printDraft(d deadletter.Draft, stored bool) error {
 	if a.output == outputJSON {
 		excluded := []excludedView{}
 		for _, e := range d.Excluded {
-			excluded = append(excluded, excludedView(e))
+			excluded = append(excluded, excludedView{e.Gate, e.Reason.String(), e.Count})
 		}
 		return printJSON(a.out, struct {
 			SchemaVersion int            `json:"schema_version"`
@@ -176,10 +177,10 @@ func (a *app) printExcluded(d deadletter.Draft) {
 	}
 	var rows [][]string
 	for _, e := range d.Excluded {
-		rows = append(rows, []string{strconv.FormatInt(e.Count, 10), string(e.Gate), e.Reason})
+		rows = append(rows, []string{strconv.FormatInt(e.Count, 10), string(e.Gate), a.say.Text(e.Reason)})
 	}
 	fmt.Fprintln(a.out)
-	printTable(a.out, []string{"left out", "gate", "why"}, rows)
+	printTable(a.out, a.words(messages.T("left out"), messages.T("gate"), messages.T("why")), rows)
 }
 
 // printPlan prints a plan for a person who is to decide about it.

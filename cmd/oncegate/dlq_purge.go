@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 func (a *app) dlqPurgeCommand() *cobra.Command {
@@ -66,11 +67,11 @@ bucket's lifecycle rules.`,
 					OperatorOrRule: by.who, Reason: fmt.Sprintf("purge of what has expired: %d rows and objects", seen.Total()),
 				})
 				if err != nil {
-					return fmt.Errorf("nothing was removed: %w", err)
+					return messages.Errorf("nothing was removed: %w", err)
 				}
 				p.Progress = func(table string, n int) { fmt.Fprintf(a.err, "%s: %d removed so far\n", table, n) }
 				if seen, err = p.Run(ctx, true); err != nil {
-					return fmt.Errorf("%d rows and objects were removed; run it again for the rest: %w", seen.Total(), err)
+					return messages.Errorf("%d rows and objects were removed; run it again for the rest: %w", seen.Total(), err)
 				}
 			}
 			if a.output == outputJSON {

@@ -3,19 +3,22 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/oncegate/oncegate/deadletter"
+	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // nextStep says what may be done after each decision.
-var nextStep = map[deadletter.Decision]string{
-	deadletter.SkipCompleted:   "oncegate dlq sweep --execute closes it",
-	deadletter.ReplayCandidate: "wait until the gates pass, then oncegate dlq plan",
-	deadletter.RepairRequired:  "repair the cause, then oncegate dlq repair verify; or oncegate dlq migrate, or resolve --as discard",
-	deadletter.ManualReview:    "oncegate review list; or oncegate dlq reclassify, or resolve --as discard|completed_elsewhere",
+var nextStep = map[deadletter.Decision]messages.Text{
+	deadletter.SkipCompleted:   messages.T("oncegate dlq sweep --execute closes it"),
+	deadletter.ReplayCandidate: messages.T("wait until the gates pass, then oncegate dlq plan"),
+	deadletter.RepairRequired:  messages.T("repair the cause, then oncegate dlq repair verify; or oncegate dlq migrate, or resolve --as discard"),
+	deadletter.ManualReview:    messages.T("oncegate review list; or oncegate dlq reclassify, or resolve --as discard|completed_elsewhere"),
 }
 
 func (a *app) dlqExplainCommand() *cobra.Command {
@@ -89,7 +92,7 @@ type taskEffectView struct {
 }
 
 func explainOf(e deadletter.Explained) explainView {
-	v := explainView{letterView: letterOf(e.Judgement), Gates: gatesOf(e), Effects: []taskEffectView{}, Next: nextOf(e)}
+	v := explainView{letterView: letterOf(e.Judgement), Gates: gatesOf(e), Effects: []taskEffectView{}, Next: nextOf(e).String()}
 	if e.Plan != nil {
 		v.PlanID = e.Plan.ID
 	}
@@ -101,51 +104,64 @@ func explainOf(e deadletter.Explained) explainView {
 	return v
 }
 
+// explain prints a letter for a person.
 func (a *app) explain(e deadletter.Explained) {
 	j, v := e.Judgement, explainOf(e)
-	record := "none: the function has never claimed this business"
+	record := messages.T("none: the function has never claimed this business")
 	if j.Record != nil {
-		record = fmt.Sprintf("%s, attempt %d of %d, key %s", j.Record.Status, j.Record.Attempt, j.Record.AttemptBudget, short(j.Record.Key))
+		record = messages.T("%s, attempt %d of %d, key %s", j.Record.Status, j.Record.Attempt, j.Record.AttemptBudget, short(j.Record.Key))
 		if j.Record.InputDigest != j.Letter.InputDigest {
-			record += ", of another input"
+			record = messages.T("%s, of another input", record)
 		}
 	}
-	review := ""
+	lines := []labelled{
+		{messages.T("letter"), v.ID},
+		{messages.T("event"), strings.TrimSpace(v.EventSource + " " + v.EventID)},
+		{messages.T("flow"), v.Flow},
+		{messages.T("fingerprint"), v.Fingerprint},
+		{messages.T("code"), messages.T("%s (%s) of %s", v.ErrorCode, v.Class, v.Target)},
+		{messages.T("reason"), v.Reason},
+		{messages.T("record"), record},
+	}
+	add := func(say bool, label messages.Text, value any) {
+		if say {
+			lines = append(lines, labelled{label, value})
+		}
+	}
 	if j.Review != nil {
-		review = fmt.Sprintf("%s %s, %s", j.Review.Kind, short(j.Review.ID), j.Review.State)
+		add(true, messages.T("review"), fmt.Sprintf("%s %s, %s", j.Review.Kind, short(j.Review.ID), j.Review.State))
 	}
-	lives := ""
-	for _, life := range j.Letter.History {
-		lives += fmt.Sprintf("%s in generation %d%s; ", life.Code, life.Generation, said(life.Batch != "", " failed again in "+life.Batch)+said(life.FinalStatus != "", " ended as "+string(life.FinalStatus)))
-	}
-	for _, pair := range [][2]string{
-		{"letter", v.ID},
-		{"event", v.EventSource + " " + v.EventID},
-		{"flow", v.Flow},
-		{"fingerprint", v.Fingerprint},
-		{"code", fmt.Sprintf("%s (%s) of %s", v.ErrorCode, v.Class, v.Target)},
-		{"reason", v.Reason},
-		{"record", record},
-		{"review", review},
-		{"decision", string(v.Decision)},
-		{"rule", v.Rule},
-		{"migrated", said(j.Letter.ParentID != "", fmt.Sprintf("by %s from letter %s, event %s at first", j.Letter.Migration, short(j.Letter.ParentID), j.Letter.OriginalEventID))},
-		{"child", said(j.Letter.ChildID != "", "letter "+short(j.Letter.ChildID)+" goes on in its place")},
-		{"former lives", lives},
-		{"ended", said(v.FinalStatus != "", fmt.Sprintf("%s by %s: %s", v.FinalStatus, v.ClosedBy, v.CloseReason))},
-		{"raw event", said(j.Letter.RawRef != "", objectOf(j.Letter.RawRef)+" in the bucket")},
-		{"seen", fmt.Sprintf("%d times, %s to %s", v.Sightings, v.FirstFailed, v.LastFailed)},
-		{"expires", v.ExpiresAt},
-		{"next", v.Next},
-	} {
-		if pair[1] != "" && pair[1] != " " {
-			fmt.Fprintf(a.out, "%-12s %s\n", pair[0], inert(pair[1]))
-		}
-	}
+	add(true, messages.T("decision"), v.Decision)
+	add(true, messages.T("rule"), j.Rule)
+	add(j.Letter.ParentID != "", messages.T("migrated"), messages.T("by %s from letter %s, event %s at first", j.Letter.Migration, short(j.Letter.ParentID), j.Letter.OriginalEventID))
+	add(j.Letter.ChildID != "", messages.T("child"), messages.T("letter %s goes on in its place", short(j.Letter.ChildID)))
+	add(true, messages.T("former lives"), a.lives(j.Letter))
+	add(v.FinalStatus != "", messages.T("ended"), messages.T("%s by %s: %s", v.FinalStatus, v.ClosedBy, v.CloseReason))
+	add(j.Letter.RawRef != "", messages.T("raw event"), messages.T("%s in the bucket", objectOf(j.Letter.RawRef)))
+	add(true, messages.T("seen"), messages.T("%d times, %s to %s", v.Sightings, v.FirstFailed, v.LastFailed))
+	add(true, messages.T("expires"), v.ExpiresAt)
+	add(true, messages.T("next"), nextOf(e))
 	for _, one := range v.Effects {
-		fmt.Fprintf(a.out, "%-12s %s\n", "effect", inert(fmt.Sprintf("%s (%s): %s %s %s", one.Name, one.Kind, one.State, one.Outcome, one.TargetRecordID)))
+		add(true, messages.T("effect"), fmt.Sprintf("%s (%s): %s %s %s", one.Name, one.Kind, one.State, one.Outcome, one.TargetRecordID))
 	}
+	a.printLabelled(12, lines)
 	if j.Letter.Open() {
 		a.printGates(e)
 	}
+}
+
+// lives says what became of a letter in its former generations.
+func (a *app) lives(l letter.Letter) string {
+	var b strings.Builder
+	for _, life := range l.History {
+		b.WriteString(a.say.Text(messages.T("%s in generation %d", life.Code, life.Generation)))
+		if life.Batch != "" {
+			b.WriteString(a.say.Text(messages.T(" failed again in %s", life.Batch)))
+		}
+		if life.FinalStatus != "" {
+			b.WriteString(a.say.Text(messages.T(" ended as %s", life.FinalStatus)))
+		}
+		b.WriteString("; ")
+	}
+	return b.String()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // replays is what commands about plans work with.
@@ -203,11 +204,11 @@ func (a *app) replay(ctx context.Context, r *runner, p plan.Plan) error {
 	}
 	switch {
 	case soft.Err() != nil && errors.Is(err, deadletter.ErrPaused):
-		return &exitError{exitInterrupted, fmt.Errorf("interrupted; nothing is lost: oncegate dlq resume %s goes on", p.ID)}
+		return &exitError{exitInterrupted, messages.Errorf("interrupted; nothing is lost: oncegate dlq resume %s goes on", p.ID)}
 	case err != nil:
 		return refusal(err)
 	case p.Counts.Failed+p.Counts.Unresolved > 0:
-		return &exitError{exitPartial, fmt.Errorf("%d events failed again and %d are unresolved", p.Counts.Failed, p.Counts.Unresolved)}
+		return &exitError{exitPartial, messages.Errorf("%d events failed again and %d are unresolved", p.Counts.Failed, p.Counts.Unresolved)}
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func askGates(r *replays) func(context.Context, string) ([]report.GateRow, error
 		}
 		var rows []report.GateRow
 		for _, g := range e.Gates {
-			rows = append(rows, report.GateRow{Name: string(g.Name), Pass: g.Pass, Reason: g.Reason, Until: g.Until})
+			rows = append(rows, report.GateRow{Name: string(g.Name), Pass: g.Pass, Reason: g.Reason.String(), Until: g.Until})
 		}
 		return rows, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 func (a *app) dlqSampleCommand() *cobra.Command {
@@ -104,7 +105,7 @@ func (a *app) reveal(ctx context.Context, d *deadletter.Desk, store *aliyun.Tabl
 			EventID: l.EventID, Fingerprint: j.Fingerprint, Decision: j.Decision, OriginalTarget: j.Target, ConsumerVersion: l.ConsumerVersion,
 			IdempotencyKey: l.Key, OperatorOrRule: by.who, Reason: by.why,
 		}); err != nil {
-			return fmt.Errorf("nothing is shown: %w", err)
+			return messages.Errorf("nothing is shown: %w", err)
 		}
 		raw, err := d.RawEvent(ctx, l)
 		if err != nil {

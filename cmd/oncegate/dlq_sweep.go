@@ -105,7 +105,7 @@ func (a *app) sweep(ctx context.Context, flowsFile string, change changeFlags) (
 			return nil, err
 		}
 		for _, l := range page {
-			if l.FinalStatus == letter.FinalDiscarded || l.FinalStatus == letter.FinalExpired {
+			if l.FinalStatus.EndsBusiness() {
 				ended = append(ended, l)
 			}
 		}
@@ -118,7 +118,7 @@ func (a *app) sweep(ctx context.Context, flowsFile string, change changeFlags) (
 func sweeps(j deadletter.Judgement, now time.Time) (end letter.FinalStatus, why string) {
 	switch {
 	case j.Decision == deadletter.SkipCompleted:
-		return letter.FinalSkippedCompleted, j.Rule
+		return letter.FinalSkippedCompleted, j.Rule.String()
 	case j.Letter.ExpiresAt.Before(now):
 		return letter.FinalExpired, "its time is over"
 	}

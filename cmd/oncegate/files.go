@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // eventFile is one event to work on.
@@ -34,7 +36,7 @@ func readEvents(args []string, in io.Reader) ([]eventFile, error) {
 		}
 		info, err := os.Stat(arg)
 		if err != nil {
-			return nil, fmt.Errorf("read events: %w", err)
+			return nil, messages.Errorf("read events: %w", err)
 		}
 		names := []string{arg}
 		if info.IsDir() {
@@ -45,10 +47,10 @@ func readEvents(args []string, in io.Reader) ([]eventFile, error) {
 		for _, name := range names {
 			raw, err := os.ReadFile(name)
 			if err != nil {
-				return nil, fmt.Errorf("read events: %w", err)
+				return nil, messages.Errorf("read events: %w", err)
 			}
 			if len(raw) > maxFile {
-				return nil, fmt.Errorf("read events: %s is larger than %d MiB", name, maxFile>>20)
+				return nil, messages.Errorf("read events: %s is larger than %d MiB", name, maxFile>>20)
 			}
 			found = append(found, eventFile{name, raw})
 		}
@@ -95,7 +97,7 @@ func findObjects(args []string) ([]objectFile, error) {
 func jsonFiles(folder string) ([]string, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
+		return nil, messages.Errorf("read events: %w", err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -104,7 +106,7 @@ func jsonFiles(folder string) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("read events: folder %s holds no .json file", folder)
+		return nil, messages.Errorf("read events: folder %s holds no .json file", folder)
 	}
 	slices.Sort(names)
 	return names, nil

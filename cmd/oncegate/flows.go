@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // flowView is a flow as it is printed.
@@ -148,7 +149,7 @@ func readFlows(file string) ([]byte, error) {
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("load flows: %w", err)
+		return nil, messages.Errorf("load flows: %w", err)
 	}
 	return raw, nil
 }
@@ -201,7 +202,7 @@ func (a *app) printFlows(set *flows.Set) error {
 func (a *app) checkChange(ctx context.Context, old, set *flows.Set) error {
 	s, err := a.openState()
 	if err != nil {
-		return fmt.Errorf("--against needs the tables, to see whether work is open: %w", err)
+		return messages.Errorf("--against needs the tables, to see whether work is open: %w", err)
 	}
 	defer s.done()
 	open, err := openWork(ctx, s)

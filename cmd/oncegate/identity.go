@@ -3,14 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/handler/fctest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/internal/messages"
 	"github.com/oncegate/oncegate/scripts/ram"
 )
 
@@ -20,6 +19,7 @@ const localIdentityVariable = "ONCEGATE_LOCAL_IDENTITY"
 // localValues are what the local cloud's policies are rendered for.
 var localValues = ram.Values{
 	Region: cloudtest.Region, Account: cloudtest.AccountID, Instance: localInstance, Bucket: localBucket, Function: localFunctionName,
+	Bus: localEnvironment,
 }
 
 // identity is who the cloud says that this command is. An identity that cannot
@@ -27,10 +27,10 @@ var localValues = ram.Values{
 func (a *app) identity(ctx context.Context) (aliyun.Identity, error) {
 	who, err := a.lookUp(ctx)
 	if err == nil && who.Type == "Account" {
-		err = errors.New("these are credentials of the account itself, for which no policy holds: use a role")
+		err = messages.Errorf("these are credentials of the account itself, for which no policy holds: use a role")
 	}
 	if err != nil {
-		return aliyun.Identity{}, &exitError{exitRefused, fmt.Errorf("find out who you are: %w", err)}
+		return aliyun.Identity{}, &exitError{exitRefused, messages.Errorf("find out who you are: %w", err)}
 	}
 	a.who = who.Name()
 	return who, nil
@@ -72,7 +72,7 @@ func (a *app) changer(ctx context.Context, audit *deadletter.AuditLog, what stri
 		OperatorOrRule: "unknown", Reason: "no identity could be told for: " + what,
 	}
 	if auditErr := audit.Add(ctx, refused); auditErr != nil {
-		err = &exitError{exitRefused, fmt.Errorf("%w\nnor could the audit be written: %w", err, auditErr)}
+		err = &exitError{exitRefused, messages.Errorf("%w\nnor could the audit be written: %w", err, auditErr)}
 	}
 	return aliyun.Identity{}, err
 }
@@ -152,7 +152,7 @@ func (a *app) cloudFunctions() (client *aliyun.Functions, function string, err e
 	options, endpoint := cloudOptions(env), env.URL("ONCEGATE_FC_ENDPOINT")
 	function = env.Text("ONCEGATE_FUNCTION", localFunctionName)
 	if err := env.Err(); err != nil {
-		return nil, "", fmt.Errorf("%w\nset them for the cloud, or use --target local", err)
+		return nil, "", messages.Errorf("%w\nset them for the cloud, or use --target local", err)
 	}
 	client, err = aliyun.NewFunctions(endpoint, options)
 	return client, function, err

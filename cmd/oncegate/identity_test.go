@@ -257,6 +257,15 @@ func TestADeniedCallNamesTheMissingRight(t *testing.T) {
 			[]string{"function", "repairer", "replayer", "operator"},
 		},
 		{
+			aliyun.Error{Service: "oss", Op: "DeleteObject", Resource: "room/dead-letters/ab12/event.bin", Code: "AccessDenied"},
+			"oss:DeleteObjectVersion", "acs:oss:*:*:room/dead-letters/*",
+			[]string{"cleaner"},
+		},
+		{
+			aliyun.Error{Service: "oss", Op: "CreateBucket", Resource: "room", Code: "AccessDenied"},
+			"oss:ListBuckets, oss:PutBucket and oss:PutBucketVersioning", "acs:oss:*:*:room", nil,
+		},
+		{
 			aliyun.Error{Service: "oss", Op: "PutBucketLifecycle", Resource: "room", Code: "AccessDenied"},
 			"oss:PutBucketLifecycle", "acs:oss:*:*:room", nil,
 		},

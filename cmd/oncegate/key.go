@@ -13,6 +13,7 @@ import (
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 	"github.com/oncegate/oncegate/internal/strictjson"
 )
 
@@ -37,7 +38,8 @@ func (a *app) keyCommand() *cobra.Command {
 
 Sensitive key fields need the key secret in ONCEGATE_KEY_SECRET; they are shown
 as their HMAC, and another secret makes another key (the local cloud uses a fixed
-one where none is set). A file that holds an array is taken member by member. The exit code is 1 where an event gets no key.`,
+one where none is set). A file that holds an array is taken member by member. The exit code is 1 where an event gets no key.
+Values shaped like keys, tokens, id cards or phone numbers are warned of, by place.`,
 		Example: `  oncegate key events/samples/01-summary.json
   oncegate key --output jsonl events/samples
   cat event.json | oncegate key -`,
@@ -61,6 +63,7 @@ one where none is set). A file that holds an array is taken member by member. Th
 				named = append(named, f)
 				lines = append(lines, keyOf(set, f.raw, []byte(secret)))
 			}
+			a.warnOfPersonal(set, named)
 			return a.printKeys(named, lines)
 		}),
 	}
@@ -92,7 +95,7 @@ func loadFlows(file string) (*flows.Set, error) {
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("load flows: %w", err)
+		return nil, messages.Errorf("load flows: %w", err)
 	}
 	return flows.Load(raw, nil)
 }
@@ -159,7 +162,7 @@ func (a *app) printKeys(files []eventFile, lines []keyLine) error {
 		}
 	}
 	if err == nil && failed > 0 {
-		return &exitError{exitFailed, fmt.Errorf("%d of %d events get no key", failed, len(lines))}
+		return &exitError{exitFailed, messages.Errorf("%d of %d events get no key", failed, len(lines))}
 	}
 	return err
 }

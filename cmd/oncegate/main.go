@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Exit codes.
@@ -49,11 +51,16 @@ func (e *exitError) Error() string {
 func (e *exitError) Unwrap() error { return e.err }
 
 func notFoundf(format string, args ...any) error {
-	return &exitError{exitNotFound, fmt.Errorf(format, args...)}
+	return &exitError{exitNotFound, sentence(format, args)}
 }
 
 func refusedf(format string, args ...any) error {
-	return &exitError{exitRefused, fmt.Errorf(format, args...)}
+	return &exitError{exitRefused, sentence(format, args)}
+}
+
+// sentence is an error for people: its format has its Chinese.
+func sentence(format string, args []any) error {
+	return &messages.Error{Text: messages.Text{Format: format, Args: args}}
 }
 
 // parent makes a command that only holds others refuse what is none of them.
@@ -72,7 +79,7 @@ func parent(cmd *cobra.Command) *cobra.Command {
 }
 
 func usageErrorf(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+	return &exitError{exitUsage, sentence(format, args)}
 }
 
 // app is what every subcommand shares.
@@ -80,6 +87,7 @@ type app struct {
 	in       io.Reader
 	out, err io.Writer
 	getenv   func(string) string
+	say      *messages.Printer // for people; what machines read is English
 
 	output   string
 	stateDir string
@@ -90,7 +98,7 @@ type app struct {
 func run(args []string, in io.Reader, out, errOut io.Writer, getenv func(string) string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	a := &app{in: in, out: out, err: errOut, getenv: getenv}
+	a := &app{in: in, out: out, err: errOut, getenv: getenv, say: messages.For(getenv)}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -103,19 +111,19 @@ func run(args []string, in io.Reader, out, errOut io.Writer, getenv func(string)
 	var exit *exitError
 	if !errors.As(err, &exit) {
 		// Cobra's own errors are about the command line.
-		exit = &exitError{exitUsage, err}
+		exit = &exitError{exitUsage, commandLine(root, args, err)}
 	}
 	if ctx.Err() != nil && exit.code != exitInterrupted {
-		exit = &exitError{exitInterrupted, errors.New("interrupted; what was stored stays")}
+		exit = &exitError{exitInterrupted, messages.Errorf("interrupted; what was stored stays")}
 	}
-	if text := exit.Error(); text != "" {
+	if text := a.say.Error(exit); text != "" {
 		fmt.Fprintf(errOut, "oncegate: %s\n", text)
 	}
-	if text := a.actingAs(err); text != "" {
-		fmt.Fprintln(errOut, text)
+	if text := a.actingAs(err); !text.IsZero() {
+		fmt.Fprintln(errOut, a.say.Text(text))
 	}
 	if exit.code == exitUsage {
-		fmt.Fprintf(errOut, "Run 'oncegate --help' or 'oncegate COMMAND --help' for usage.\n")
+		fmt.Fprintln(errOut, a.say.Text(messages.T("Run 'oncegate --help' or 'oncegate COMMAND --help' for usage.")))
 	}
 	return exit.code
 }
@@ -132,7 +140,7 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.localCommand(), a.keyCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.sealKeyCommand(), a.setupCommand())
+	root.AddCommand(a.localCommand(), a.keyCommand(), a.publishCommand(), a.drillCommand(), a.preflightCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.sealKeyCommand(), a.setupCommand(), a.doctorCommand())
 	return root
 }
 

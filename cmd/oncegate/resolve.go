@@ -13,6 +13,7 @@ import (
 	"github.com/oncegate/oncegate/handler"
 	"github.com/oncegate/oncegate/handler/fctest"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 func (a *app) reviewResolveCommand() *cobra.Command {
@@ -172,7 +173,7 @@ func (s *stack) carryOut(ctx context.Context, id string) (handler.Result, error)
 		return handler.Result{}, err
 	}
 	if resp.FunctionError != "" {
-		return handler.Result{}, fmt.Errorf("the answer is stored, and the function could not carry it out yet (%s): run the same command again", resp.ErrorType)
+		return handler.Result{}, messages.Errorf("the answer is stored, and the function could not carry it out yet (%s): run the same command again", resp.ErrorType)
 	}
 	var result handler.Result
 	if err := json.Unmarshal(resp.Payload, &result); err != nil {
@@ -197,7 +198,7 @@ func (a *app) printToCarryOut(r idempotency.Review) error {
 			Invoke        json.RawMessage        `json:"invoke"`
 		}{1, r.ID, r.Resolution, r.Key, raw}, true)
 	}
-	fmt.Fprintf(a.out, "review %s: %s, stored\nNow invoke the function with\n\n    %s\n\nfor instance: s tasks invoke -e '%s'\n", short(r.ID), r.Resolution, raw, raw)
+	fmt.Fprintln(a.out, a.say.Text(messages.T("review %s: %s, stored\nNow invoke the function with\n\n    %s\n\nfor instance: s tasks invoke -e '%s'", short(r.ID), r.Resolution, raw, raw)))
 	return nil
 }
 
@@ -214,9 +215,9 @@ func (a *app) printResolved(r idempotency.Review, result handler.Result) error {
 			Status        idempotency.Status     `json:"status"`
 		}{1, r.ID, r.Resolution, r.Key, result.Status}, true)
 	}
-	fmt.Fprintf(a.out, "review %s: %s\ntask %s: %s\n", short(r.ID), r.Resolution, short(r.Key), result.Status)
+	fmt.Fprintln(a.out, a.say.Text(messages.T("review %s: %s\ntask %s: %s", short(r.ID), r.Resolution, short(r.Key), result.Status)))
 	if result.Status == idempotency.StatusFailedRetryable {
-		fmt.Fprintln(a.out, "the task goes on with its next delivery: deliver its event again")
+		fmt.Fprintln(a.out, a.say.Text(messages.T("the task goes on with its next delivery: deliver its event again")))
 	}
 	return nil
 }

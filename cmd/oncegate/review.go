@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // reviewView is a review as it is printed.
@@ -71,7 +71,7 @@ func (a *app) reviewListCommand() *cobra.Command {
 				return err
 			}
 			defer s.done()
-			fmt.Fprintf(a.err, "scanning table %s ...\n", idempotency.ReviewTable.Name)
+			a.tell(messages.T("scanning table %s ...", idempotency.ReviewTable.Name))
 			views, scanned := []reviewView{}, 0
 			for from, more := "", true; more; more = from != "" {
 				page, next, err := s.reviews.List(ctx, from, "", 500)
@@ -117,9 +117,11 @@ func (a *app) printReviews(views []reviewView, scanned int) error {
 				short(v.ID), string(v.Kind), string(v.State), short(v.Key), string(v.RecordStatus), v.Flow, v.Assignee, v.FirstSeenAt,
 			})
 		}
-		printTable(a.out, []string{"id", "kind", "state", "key", "record", "flow", "assignee", "first seen"}, rows)
+		printTable(a.out, a.words(
+			messages.T("id"), messages.T("kind"), messages.T("state"), messages.T("key"), messages.T("record"), messages.T("flow"), messages.T("assignee"), messages.T("first seen"),
+		), rows)
 	}
-	fmt.Fprintf(a.err, "%d reviews of %d scanned, complete\n", len(views), scanned)
+	a.tell(messages.T("%d reviews of %d scanned, complete", len(views), scanned))
 	return nil
 }
 
@@ -168,7 +170,7 @@ func findReview(ctx context.Context, reviews *idempotency.Reviews, id string) (i
 	case len(found) == 0 && next == "":
 		return idempotency.Review{}, notFoundf("there is no review whose id begins with %s", id)
 	case len(found) != 1 || next != "":
-		return idempotency.Review{}, fmt.Errorf("more than one id begins with %s: give more of it", id)
+		return idempotency.Review{}, messages.Errorf("more than one id begins with %s: give more of it", id)
 	}
 	return found[0], nil
 }
@@ -180,33 +182,36 @@ func (a *app) printReview(v reviewView) error {
 			reviewView
 		}{1, v}, true)
 	}
-	for _, pair := range [][2]string{
-		{"id", v.ID},
-		{"kind", string(v.Kind)},
-		{"state", string(v.State)},
-		{"resolution", string(v.Resolution)},
-		{"idempotency_key", v.Key},
-		{"flow", v.Flow},
-		{"assignee", v.Assignee},
-		{"record_status", string(v.RecordStatus) + " when the question arose"},
-		{"record_digest", v.RecordDigest + " the input that holds"},
-		{"record_input", "tasks/" + v.Key + "/input.json in the bucket"},
-		{"refused_event", said(v.Kind == idempotency.ReviewConflict, "dead-letters/"+letter.ID(v.EventSource, v.EventID, v.EventDigest)+"/event.bin in the bucket")},
-		{"event_digest", said(v.Kind == idempotency.ReviewConflict, v.EventDigest+" the input that was refused")},
-		{"effect", said(v.Effect != "", fmt.Sprintf("%s, target %s, sent by attempt %d", v.Effect, v.EffectKind, v.Attempt))},
-		{"effect_key", v.EffectKey},
-		{"reviewer", v.Reviewer},
-		{"reason", v.Reason},
-		{"target_record_id", v.TargetRecordID},
-		{"resolved_at", v.ResolvedAt},
-		{"event", v.EventSource + " " + v.EventID},
-		{"first_seen_at", v.FirstSeenAt},
-		{"expires_at", v.ExpiresAt},
-	} {
-		if pair[1] != "" {
-			fmt.Fprintf(a.out, "%-16s %s\n", pair[0], inert(pair[1]))
-		}
+	lines := []labelled{
+		{messages.T("id"), v.ID},
+		{messages.T("kind"), v.Kind},
+		{messages.T("state"), v.State},
+		{messages.T("resolution"), v.Resolution},
+		{messages.T("idempotency_key"), v.Key},
+		{messages.T("flow"), v.Flow},
+		{messages.T("assignee"), v.Assignee},
+		{messages.T("record_status"), messages.T("%s when the question arose", v.RecordStatus)},
+		{messages.T("record_digest"), messages.T("%s the input that holds", v.RecordDigest)},
+		{messages.T("record_input"), messages.T("%s in the bucket", "tasks/"+v.Key+"/input.json")},
 	}
+	if v.Kind == idempotency.ReviewConflict {
+		refused := "dead-letters/" + letter.ID(v.EventSource, v.EventID, v.EventDigest) + "/event.bin"
+		lines = append(lines,
+			labelled{messages.T("refused_event"), messages.T("%s in the bucket", refused)},
+			labelled{messages.T("event_digest"), messages.T("%s the input that was refused", v.EventDigest)})
+	}
+	if v.Effect != "" {
+		lines = append(lines, labelled{messages.T("effect"), messages.T("%s, target %s, sent by attempt %d", v.Effect, v.EffectKind, v.Attempt)})
+	}
+	a.printLabelled(16, append(lines,
+		labelled{messages.T("effect_key"), v.EffectKey},
+		labelled{messages.T("reviewer"), v.Reviewer},
+		labelled{messages.T("reason"), v.Reason},
+		labelled{messages.T("target_record_id"), v.TargetRecordID},
+		labelled{messages.T("resolved_at"), v.ResolvedAt},
+		labelled{messages.T("event"), v.EventSource + " " + v.EventID},
+		labelled{messages.T("first_seen_at"), v.FirstSeenAt},
+		labelled{messages.T("expires_at"), v.ExpiresAt}))
 	return nil
 }
 

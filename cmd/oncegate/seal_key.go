@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncegate/oncegate/artifacts"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // privateKeyVariable names the file of the private keys. The keys themselves are
@@ -161,12 +162,12 @@ func (a *app) privateKeys(file ...string) (artifacts.PrivateKeys, error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("read private keys: %w", err)
+		return nil, messages.Errorf("read private keys: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("read private keys: %w", err)
+		return nil, messages.Errorf("read private keys: %w", err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, refusedf("%s is no plain file: private keys are read from nothing else", inert(name))
@@ -176,7 +177,7 @@ func (a *app) privateKeys(file ...string) (artifacts.PrivateKeys, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
 	if err != nil {
-		return nil, fmt.Errorf("read private keys: %w", err)
+		return nil, messages.Errorf("read private keys: %w", err)
 	}
 	keys, err := artifacts.ParsePrivateKeys(text)
 	if err != nil {

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
 )
 
 func (a *app) setupCommand() *cobra.Command {
@@ -13,7 +16,8 @@ func (a *app) setupCommand() *cobra.Command {
 		Short: "Create the tables, locally the bucket, and write the bucket's lifecycle rules",
 		Long: `Create the tables that oncegate needs, on the local cloud its bucket, and write
 the bucket's lifecycle rules: objects expire by their class tag, former versions
-after a month. Rules of others are kept.
+after a month. Rules of others are kept. On the cloud they follow ONCEGATE_RETENTION,
+90 days by default: give it as the function has it.
 
 What is there already is checked and left as it is. The function itself never
 creates anything.`,
@@ -34,7 +38,12 @@ creates anything.`,
 				if created, err = createTables(ctx, store); err != nil {
 					return err
 				}
-				if created, err = setExpiry(ctx, bucket, created); err != nil {
+				env := aliyun.NewEnv(a.getenv)
+				days := daysOf(env.Duration("ONCEGATE_RETENTION", idempotency.DefaultPolicy().Retention))
+				if err := env.Err(); err != nil {
+					return err
+				}
+				if created, err = setExpiry(ctx, bucket, days, created); err != nil {
 					return err
 				}
 			} else {
@@ -43,6 +52,12 @@ creates anything.`,
 					return err
 				}
 				defer c.Close()
+				// Who names no role owns the local cloud; operators may not set up.
+				if a.getenv(localIdentityVariable) != "" {
+					if err := a.actOn(c); err != nil {
+						return err
+					}
+				}
 				if created, err = c.setup(ctx); err != nil {
 					return err
 				}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"github.com/oncegate/oncegate/idempotency/otstest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // What the local cloud is called.
@@ -75,7 +75,7 @@ func openCloud(stateDir string) (*cloud, error) {
 
 // inUse says what to do where another command holds the state.
 func inUse(stateDir string, err error) error {
-	return fmt.Errorf("%w\nIf `oncegate local up` or another command is working on %s: wait for it, stop it, or use what `local up --output env` prints and --target cloud", err, stateDir)
+	return messages.Errorf("%w\nIf `oncegate local up` or another command is working on %s: wait for it, stop it, or use what `local up --output env` prints and --target cloud", err, stateDir)
 }
 
 // localTablestore is the command's own client of a local Tablestore, in process,
@@ -110,12 +110,12 @@ func (c *cloud) setup(ctx context.Context) (created []string, err error) {
 	if fresh {
 		created = append(created, "bucket "+localBucket)
 	}
-	return setExpiry(ctx, c.bucket, created)
+	return setExpiry(ctx, c.bucket, retentionDays, created)
 }
 
 // setExpiry writes the bucket's lifecycle rules where they are not there yet.
-func setExpiry(ctx context.Context, bucket *aliyun.Bucket, created []string) ([]string, error) {
-	changed, err := bucket.SetExpiry(ctx, artifacts.Expiry(retentionDays))
+func setExpiry(ctx context.Context, bucket *aliyun.Bucket, days int, created []string) ([]string, error) {
+	changed, err := bucket.SetExpiry(ctx, artifacts.Expiry(days))
 	if err == nil && changed {
 		created = append(created, "lifecycle rules")
 	}
@@ -123,7 +123,10 @@ func setExpiry(ctx context.Context, bucket *aliyun.Bucket, created []string) ([]
 }
 
 // retentionDays is how long records are kept by default.
-var retentionDays = int(idempotency.DefaultPolicy().Retention / (24 * time.Hour))
+var retentionDays = daysOf(idempotency.DefaultPolicy().Retention)
+
+// daysOf are the whole days that hold a duration.
+func daysOf(d time.Duration) int { return int((d + 24*time.Hour - 1) / (24 * time.Hour)) }
 
 // upload puts content that events refer to into the bucket.
 func (c *cloud) upload(ctx context.Context, objects []objectFile) error {
@@ -157,6 +160,7 @@ type stackOptions struct {
 	keySecret    string
 	sealKey      *artifacts.SealKey // nil: letters are stored as they are
 	objects      []objectFile
+	keepLog      bool // the function's log goes on where the last run ended
 }
 
 // stack is the whole local cloud with the function on it.
@@ -195,7 +199,11 @@ func startStack(o stackOptions) (_ *stack, err error) {
 			return nil, fmt.Errorf("start local cloud: %w", err)
 		}
 	}
-	if s.logs, err = os.Create(filepath.Join(o.stateDir, "function.log")); err != nil {
+	mode := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
+	if o.keepLog {
+		mode = os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	}
+	if s.logs, err = os.OpenFile(filepath.Join(o.stateDir, "function.log"), mode, 0o644); err != nil {
 		return nil, fmt.Errorf("start local cloud: %w", err)
 	}
 	env := []string{
@@ -324,13 +332,13 @@ func buildFunction(ctx context.Context, stateDir string) (string, error) {
 	}
 	goTool, err := exec.LookPath("go")
 	if err != nil {
-		return "", errors.New("build function: there is no go command; install Go, or give a built binary with --function")
+		return "", messages.Errorf("build function: there is no go command; install Go, or give a built binary with --function")
 	}
-	var messages bytes.Buffer
+	var built bytes.Buffer
 	cmd := exec.CommandContext(ctx, goTool, "build", "-buildvcs=false", "-o", binary, functionPackage)
-	cmd.Stdout, cmd.Stderr = &messages, &messages
+	cmd.Stdout, cmd.Stderr = &built, &built
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("build function: %w\n%s\nOutside a clone of oncegate there is nothing to build: run this inside one, or give a built binary with --function", err, bytes.TrimSpace(messages.Bytes()))
+		return "", messages.Errorf("build function: %w\n%s\nOutside a clone of oncegate there is nothing to build: run this inside one, or give a built binary with --function", err, bytes.TrimSpace(built.Bytes()))
 	}
 	return binary, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/oncegate/oncegate/idempotency/otstest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Where records live.
@@ -103,7 +104,7 @@ func (a *app) openState() (*state, error) {
 // needLocalState says what to do where nothing has run locally yet.
 func (a *app) needLocalState() error {
 	if _, err := os.Stat(filepath.Join(a.stateDir, "tablestore.db")); err != nil {
-		return fmt.Errorf("there is no local state in %s: run `oncegate local deliver events/samples` first, or use --target cloud", a.stateDir)
+		return messages.Errorf("there is no local state in %s: run `oncegate local deliver events/samples` first, or use --target cloud", a.stateDir)
 	}
 	return nil
 }
@@ -114,7 +115,7 @@ func (a *app) cloudStore() (*aliyun.Tablestore, *aliyun.Bucket, error) {
 	cloud := env.Cloud()
 	options := cloudOptions(env)
 	if err := env.Err(); err != nil {
-		return nil, nil, fmt.Errorf("%w\nset them for the cloud, or use --target local", err)
+		return nil, nil, messages.Errorf("%w\nset them for the cloud, or use --target local", err)
 	}
 	store, err := aliyun.NewTablestore(cloud.Endpoint, cloud.Instance, options)
 	if err != nil {
@@ -130,7 +131,7 @@ func fixed(c aliyun.Credentials) func(context.Context) (aliyun.Credentials, erro
 
 // createTables creates what is missing and checks what is there.
 func createTables(ctx context.Context, store *aliyun.Tablestore) (created []string, err error) {
-	for _, t := range tables {
+	for _, t := range setupTables {
 		err := store.CreateTable(ctx, t)
 		var call *aliyun.Error
 		switch {

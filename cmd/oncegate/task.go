@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // taskView is a record as it is printed.
@@ -118,7 +119,7 @@ func findRecord(ctx context.Context, records *idempotency.Table, key string) (id
 	case len(found) == 0 && next == "":
 		return idempotency.Record{}, notFoundf("there is no task whose key begins with %s", key)
 	case len(found) != 1 || next != "":
-		return idempotency.Record{}, fmt.Errorf("more than one key begins with %s: give more of it", key)
+		return idempotency.Record{}, messages.Errorf("more than one key begins with %s: give more of it", key)
 	}
 	return found[0], nil
 }

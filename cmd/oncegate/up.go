@@ -25,9 +25,13 @@ type upReport struct {
 		keyPair
 	} `json:"oss"`
 	EventBridge struct {
-		Endpoint string `json:"endpoint"`
-		Bus      string `json:"bus"`
+		Endpoint    string `json:"endpoint"`     // where events are published
+		APIEndpoint string `json:"api_endpoint"` // where rules and streams are read
+		Bus         string `json:"bus"`
 	} `json:"eventbridge"`
+	MNS struct {
+		Endpoint string `json:"endpoint"`
+	} `json:"mns"`
 	Model struct {
 		Endpoint string `json:"endpoint"`
 	} `json:"model"`
@@ -60,11 +64,12 @@ Publish events over HTTP at the endpoint of EventBridge, as PutEvents does:
   POST ENDPOINT/openapi/putEvents
   Content-Type: application/cloudevents-batch+json
 
-A single event (application/cloudevents+json, or ce-* headers) is taken there as
-well. Calls to Tablestore, OSS, Function Compute and STS must be signed with the
-printed credentials, which are those of the role that ONCEGATE_LOCAL_IDENTITY names
-or of a user who may do everything; --output json has keys of every role. PutEvents
-is not checked for a signature. SIGINT or SIGTERM stops everything.`,
+Such a call, and those to Tablestore, OSS, Function Compute, STS and the control
+planes of EventBridge and MNS, must be signed with the printed credentials, which are
+those of the role that ONCEGATE_LOCAL_IDENTITY names or of a user who may do
+everything; --output json has keys of every role. A single event
+(application/cloudevents+json, or ce-* headers), which only the local bus takes,
+needs no signature. SIGINT or SIGTERM stops everything.`,
 		Example: `  oncegate local up
   oncegate local up --output json
   oncegate local up --output env > env.sh &    then: . ./env.sh`,
@@ -103,12 +108,12 @@ func (a *app) up(ctx context.Context, o stackOptions) error {
 		return err
 	}
 	defer bus.Close()
-	front, err := cloudtest.Listen(bus.PutEventsHandler(nil))
+	front, err := cloudtest.Listen(bus.PutEventsHandler(bus.Signed(&s.creds)))
 	if err != nil {
 		return fmt.Errorf("start local cloud: %w", err)
 	}
 	defer front.Close()
-	apis, err := s.openAPIs()
+	apis, err := s.openAPIs(o)
 	if err != nil {
 		return err
 	}
@@ -128,6 +133,7 @@ func (a *app) up(ctx context.Context, o stackOptions) error {
 		return err
 	}
 	r.FC.Endpoint, r.FC.Function, r.STS.Endpoint = apis.fc.Endpoint(), localFunctionName, apis.sts.Endpoint()
+	r.EventBridge.APIEndpoint, r.MNS.Endpoint = apis.plane.Endpoint(), apis.plane.Endpoint()
 	if err := a.printUp(r); err != nil {
 		return err
 	}
@@ -159,6 +165,8 @@ func (a *app) printUp(r upReport) error {
 		{"ONCEGATE_OSS_BUCKET", r.OSS.Bucket},
 		{"ONCEGATE_MODEL_BASE_URL", r.Model.Endpoint},
 		{"ONCEGATE_EVENTBRIDGE_ENDPOINT", r.EventBridge.Endpoint},
+		{"ONCEGATE_EVENTBRIDGE_API_ENDPOINT", r.EventBridge.APIEndpoint},
+		{"ONCEGATE_MNS_ENDPOINT", r.MNS.Endpoint},
 		{"ONCEGATE_FC_ENDPOINT", r.FC.Endpoint},
 		{"ONCEGATE_FUNCTION", r.FC.Function},
 		{"ONCEGATE_STS_ENDPOINT", r.STS.Endpoint},
@@ -175,7 +183,7 @@ func (a *app) printUp(r upReport) error {
 		}
 	default:
 		for _, p := range pairs {
-			fmt.Fprintf(a.out, "%-32s %s\n", p[0], p[1])
+			fmt.Fprintf(a.out, "%-33s %s\n", p[0], p[1])
 		}
 		fmt.Fprintf(a.out, "\npublish: curl -H 'Content-Type: application/cloudevents+json' -d @event.json %s/openapi/putEvents\n", r.EventBridge.Endpoint)
 		fmt.Fprintf(a.out, "records: oncegate task list --target cloud (with the variables above)\n")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncegate/oncegate/events/ebtest"
 	"github.com/oncegate/oncegate/handler/fctest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
@@ -12,11 +13,12 @@ import (
 
 // openAPIs are the endpoints of the local cloud that take signed OpenAPI calls.
 type openAPIs struct {
-	fc  *fctest.Front
-	sts *cloudtest.STS
+	fc    *fctest.Front
+	sts   *cloudtest.STS
+	plane *ebtest.Plane // of EventBridge and its queues
 }
 
-func (s *stack) openAPIs() (_ *openAPIs, err error) {
+func (s *stack) openAPIs(options stackOptions) (_ *openAPIs, err error) {
 	o := new(openAPIs)
 	defer func() {
 		if err != nil {
@@ -35,6 +37,12 @@ func (s *stack) openAPIs() (_ *openAPIs, err error) {
 	if err := o.sts.Start(); err != nil {
 		return nil, err
 	}
+	if o.plane, err = s.plane(options); err != nil {
+		return nil, err
+	}
+	if err := o.plane.Start(); err != nil {
+		return nil, err
+	}
 	return o, nil
 }
 
@@ -46,6 +54,9 @@ func (o *openAPIs) Close() error {
 	}
 	if o.sts != nil {
 		errs = append(errs, o.sts.Close())
+	}
+	if o.plane != nil {
+		errs = append(errs, o.plane.Close())
 	}
 	return errors.Join(errs...)
 }

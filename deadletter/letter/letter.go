@@ -25,11 +25,19 @@ const (
 	// FinalSucceeded: a replay was followed by a record that says SUCCEEDED.
 	FinalSucceeded FinalStatus = "SUCCEEDED"
 	// FinalMigrated: a child letter with a repaired event goes on in its place.
-	FinalMigrated         FinalStatus = "MIGRATED"
+	FinalMigrated FinalStatus = "MIGRATED"
+	// FinalSkippedCompleted: the business is done, here or by other means.
 	FinalSkippedCompleted FinalStatus = "SKIPPED_COMPLETED"
 	FinalDiscarded        FinalStatus = "DISCARDED"
 	FinalExpired          FinalStatus = "EXPIRED"
 )
+
+// EndsBusiness reports whether nothing of the letter's business is to run any
+// more: nobody wants it, or it is done elsewhere. A task that is still open behind
+// such a letter is abandoned, or the next delivery would run it all the same.
+func (s FinalStatus) EndsBusiness() bool {
+	return s == FinalSkippedCompleted || s == FinalDiscarded || s == FinalExpired
+}
 
 // Life is a former life of a letter that was opened again.
 type Life struct {

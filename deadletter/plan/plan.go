@@ -16,11 +16,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // State is where a plan stands.
@@ -106,7 +108,7 @@ type Plan struct {
 }
 
 // ErrDigest says that a plan's row is not what its digest says.
-var ErrDigest = errors.New("the plan is not what its digest says")
+var ErrDigest = messages.Errorf("the plan is not what its digest says")
 
 // Check compares the stored digest with the header's.
 func (p Plan) Check() error {
@@ -226,12 +228,12 @@ type Approval struct {
 
 // Refusals of CheckApproval.
 var (
-	ErrNotApproved   = errors.New("nobody has approved the plan")
-	ErrOtherDigest   = errors.New("the approval is of another plan than this one")
-	ErrSameIdentity  = errors.New("a high-impact plan needs another identity than its maker to approve it")
-	ErrPlanRejected  = errors.New("the plan was rejected")
-	ErrPlanOver      = errors.New("the plan has ended: what is left needs a new plan")
-	ErrItemElsewhere = errors.New("the item is not in the approved plan")
+	ErrNotApproved   = messages.Errorf("nobody has approved the plan")
+	ErrOtherDigest   = messages.Errorf("the approval is of another plan than this one")
+	ErrSameIdentity  = messages.Errorf("a high-impact plan needs another identity than its maker to approve it: another role or user, for a session's name is free to choose")
+	ErrPlanRejected  = messages.Errorf("the plan was rejected")
+	ErrPlanOver      = messages.Errorf("the plan has ended: what is left needs a new plan")
+	ErrItemElsewhere = messages.Errorf("the item is not in the approved plan")
 )
 
 // Given is the verdict on a plan, its maker's own included; nil where there is none.
@@ -265,10 +267,15 @@ func CheckApproval(p Plan, a *Approval) error {
 		return ErrPlanRejected
 	case a.Digest != p.Digest || a.PlanID != p.ID:
 		return ErrOtherDigest
-	case len(p.HighImpact) > 0 && (a.By == p.MadeBy || a.By == ""):
-		return ErrSameIdentity
 	}
-	return nil
+	return CheckImpact(p, a, p.HighImpact)
+}
+
+// principal is an identity without its session, whose name the caller of a role
+// picks: role/session is role, a user is itself.
+func principal(name string) string {
+	role, _, _ := strings.Cut(name, "/")
+	return role
 }
 
 // Tree holds the hashes of a plan's items: 64 bytes an item.

@@ -105,6 +105,9 @@ func TestOnlyAnApprovalOfThisDigestByTheRightPersonLetsItemsGo(t *testing.T) {
 	high, _ := planOf(t, 3)
 	high.HighImpact = []string{"more than 100 events"}
 	high.Digest = high.Header.Digest()
+	roleHigh := high
+	roleHigh.MadeBy = "oncegate-operator/amy"
+	roleHigh.Digest = roleHigh.Header.Digest()
 	edited := p
 	edited.Reason = "another"
 	stopped := p
@@ -132,6 +135,10 @@ func TestOnlyAnApprovalOfThisDigestByTheRightPersonLetsItemsGo(t *testing.T) {
 		"another approves a plan of high impact":       {high, by(high, "bob"), nil},
 		"S49 the maker approves a plan of high impact": {high, by(high, "amy"), ErrSameIdentity},
 		"S49 nobody in particular approves it":         {high, by(high, ""), ErrSameIdentity},
+		"S49 the maker's role under another session":   {roleHigh, by(roleHigh, "oncegate-operator/bob"), ErrSameIdentity},
+		"another role with the maker's session":        {roleHigh, by(roleHigh, "oncegate-approver/amy"), nil},
+		"a role whose name begins with the maker's":    {roleHigh, by(roleHigh, "oncegate-operator2/bob"), nil},
+		"a user approves the plan of a role":           {roleHigh, by(roleHigh, "bob"), nil},
 		"no verdict":                                   {p, nil, ErrNotApproved},
 		"rejected":                                     {p, rejected, ErrPlanRejected},
 		"S49 an approval of another digest":            {p, by(high, "bob"), ErrOtherDigest},

@@ -81,9 +81,9 @@ func (c *collector) add(j deadletter.Judgement) {
 	switch {
 	case ended >= 0:
 		g.ended[ended]++
-	case l.Open() && decided >= 0 && j.Rule != "":
+	case l.Open() && decided >= 0 && !j.Rule.IsZero():
 		g.open[decided]++
-		rule := j.Rule
+		rule := j.Rule.String()
 		if strings.HasPrefix(rule, storedRule) {
 			c.letters.Stored++
 			rule = "as decided earlier"
@@ -95,7 +95,7 @@ func (c *collector) add(j deadletter.Judgement) {
 		g.unexplained++
 	}
 	record := "none"
-	if j.Rule == "" || strings.HasPrefix(j.Rule, storedRule) {
+	if j.Rule.IsZero() || strings.HasPrefix(j.Rule.String(), storedRule) {
 		record = "not read"
 	}
 	if j.Record != nil {
@@ -265,7 +265,7 @@ func eventOf(j deadletter.Judgement) Event {
 	e := Event{
 		LetterID: visible(l.ID, cutName), EventID: visible(l.EventID, cutName), Source: visible(l.EventSource, cutName), Flow: visible(l.Flow, cutName),
 		Fingerprint: visible(j.Fingerprint, cutName), Code: visible(string(j.Code), cutName), Target: visible(j.Target, cutName),
-		Decision: j.Decision, Rule: j.Rule, Final: l.FinalStatus,
+		Decision: j.Decision, Rule: j.Rule.String(), Final: l.FinalStatus,
 		ClosedBy: visible(l.ClosedBy, cutName), CloseReason: visible(l.CloseReason, cutText), Reason: visible(l.Reason, cutText),
 		ConsumerVersion: visible(l.ConsumerVersion, cutName), OriginalEventID: visible(l.OriginalEventID, cutName),
 		Migration: visible(l.Migration, cutName), Batch: visible(l.ReplayBatchID, cutName),

@@ -13,6 +13,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // attacks are values as events and operators may carry them.
@@ -50,7 +51,7 @@ func (attacker) Letters(_ context.Context, each func(deadletter.Judgement) error
 		if i%3 == 0 {
 			l.FinalStatus, l.ClosedBy, l.CloseReason, l.ClosedAt = letter.FinalDiscarded, a, a, asOf
 		}
-		j := deadletter.Judgement{Letter: l, Code: letter.Code(a), Target: a, Fingerprint: letter.Fingerprint(letter.Code(a), a), Decision: deadletter.ManualReview, Rule: "the code is not classified"}
+		j := deadletter.Judgement{Letter: l, Code: letter.Code(a), Target: a, Fingerprint: letter.Fingerprint(letter.Code(a), a), Decision: deadletter.ManualReview, Rule: messages.Text{Format: "the code is not classified"}}
 		j.Record = &idempotency.Record{Status: idempotency.Status(a)}
 		if err := each(j); err != nil {
 			return err

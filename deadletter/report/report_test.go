@@ -18,6 +18,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 func TestEveryLetterIsExplainedAndTheSumsBalance(t *testing.T) {
@@ -54,7 +55,7 @@ func TestEveryLetterIsExplainedAndTheSumsBalance(t *testing.T) {
 
 func TestALetterWithNeitherEndNorRuleIsUnexplained(t *testing.T) {
 	for name, change := range map[string]func(*deadletter.Judgement){
-		"no rule":          func(j *deadletter.Judgement) { j.Rule = "" },
+		"no rule":          func(j *deadletter.Judgement) { j.Rule = messages.Text{} },
 		"no decision":      func(j *deadletter.Judgement) { j.Decision = "" },
 		"unknown decision": func(j *deadletter.Judgement) { j.Decision = "perhaps" },
 		"unknown end":      func(j *deadletter.Judgement) { j.Letter.FinalStatus = "LOST" },
@@ -78,9 +79,9 @@ func TestALetterWithNeitherEndNorRuleIsUnexplained(t *testing.T) {
 
 func TestStoredDecisionsAreCountedAndTheirTimesMakeNoRules(t *testing.T) {
 	g := generated{letters: 300, groups: 3, change: func(i int, j *deadletter.Judgement) {
-		j.Rule = fmt.Sprintf("as decided at %d", i)
+		j.Rule = messages.Text{Format: "as decided at %d", Args: []any{i}}
 		if i%2 == 0 {
-			j.Rule = fmt.Sprintf("rule %d", i)
+			j.Rule = messages.Text{Format: "rule %d", Args: []any{i}}
 		}
 	}}
 	f, r := write(t, g, nil)

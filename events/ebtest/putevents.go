@@ -66,7 +66,7 @@ type putEventsAnswer struct {
 // event without aliyuneventbusname is this bus's.
 //
 // accept checks the call, its signature say, and may read the body; nil
-// accepts all.
+// accepts all. A *RefusedError of it has a status and a code of its own.
 func (b *Bus) PutEventsHandler(accept func(r *http.Request) error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /openapi/putEvents", func(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +105,11 @@ func (b *Bus) putEvents(r *http.Request, accept func(*http.Request) error) (ans 
 	}
 	if accept != nil {
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		if err := accept(r); err != nil {
+		err := accept(r)
+		if refused, ok := errors.AsType[*RefusedError](err); ok {
+			return ans, 0, &callError{refused.Status, refused.Code, "the call is refused"}
+		}
+		if err != nil {
 			return ans, 0, &callError{http.StatusForbidden, "AccessDenied", err.Error()}
 		}
 	}

@@ -23,8 +23,8 @@ type FrontOptions struct {
 }
 
 // Front is the endpoint of an account: it checks signatures (ACS3-HMAC-SHA256)
-// and policies (fc:InvokeFunction), then hands an invocation to the version that
-// its qualifier names. Beside what Handler refuses with:
+// and policies, hands an invocation to the version that its qualifier names, and
+// answers what GetFunction, GetAlias and ListFunctionVersions ask. Beside what Handler refuses with:
 //
 //	400 MissingRequiredHeader   not signed, or no date that can be used
 //	403 InvalidAccessKeyID, SignatureNotMatch, AccessDenied
@@ -36,8 +36,9 @@ type FrontOptions struct {
 // without a qualifier and functions/f/<qualifier> with one; whether the service
 // looks at the qualifier is not documented.
 type Front struct {
-	// Faults plans disturbances; the one operation is InvokeFunction, its target
-	// "name/qualifier", LATEST for none.
+	// Faults plans disturbances. The target of InvokeFunction is "name/qualifier",
+	// LATEST for none; that of GetAlias, GetFunction and ListFunctionVersions is
+	// the path.
 	Faults *cloudtest.Faults
 
 	gate     cloudtest.OpenAPI
@@ -48,6 +49,9 @@ type Front struct {
 	mu      sync.Mutex
 	deploys map[string]*Function // by "name/version"
 	aliases map[string]string    // "name/alias" -> version
+
+	overlay  map[string]map[string]string // of Redeploy, by function
+	timeouts map[string]time.Duration
 }
 
 // NewFront returns an endpoint without a function.
@@ -60,7 +64,7 @@ func NewFront(o FrontOptions) (*Front, error) {
 	}
 	f := &Front{
 		Faults: new(cloudtest.Faults), gate: cloudtest.OpenAPI{Credentials: o.Credentials, Now: o.Now}, wait: o.RetryAfter,
-		deploys: map[string]*Function{}, aliases: map[string]string{},
+		deploys: map[string]*Function{}, aliases: map[string]string{}, overlay: map[string]map[string]string{}, timeouts: map[string]time.Duration{},
 	}
 	f.service = &cloudtest.Service{Name: "fc", Engine: frontEngine{f}, Faults: f.Faults, Now: o.Now}
 	return f, nil
@@ -113,6 +117,8 @@ func (f *Front) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /2023-03-30/functions/{name}/invocations", f.serve)
 	mux.HandleFunc("GET /2023-03-30/functions/{name}/aliases/{alias}", f.serveAlias)
+	mux.HandleFunc("GET /2023-03-30/functions/{name}", f.serveFunction)
+	mux.HandleFunc("GET /2023-03-30/functions/{name}/versions", f.serveVersions)
 	return mux
 }
 
@@ -274,6 +280,9 @@ func (e frontEngine) Name(r *http.Request, _ []byte) (op, target string) {
 	name, ok := strings.CutPrefix(r.URL.Path, "/2023-03-30/functions/")
 	name, invocation := strings.CutSuffix(name, "/invocations")
 	if !ok || !invocation {
+		if op := r.Header.Get("x-acs-action"); ok && r.Method == http.MethodGet && op != "" {
+			return op, r.URL.Path
+		}
 		return "Unknown", r.URL.Path
 	}
 	qualifier := r.URL.Query().Get("qualifier")

@@ -237,6 +237,7 @@ func (w *world) newWorker() *worker {
 		Flows: set, Processors: flows.Processors(tools), Effects: flows.Effects(tools),
 		Tasks: idempotency.NewTable(store, policy), Ledger: idempotency.NewLedger(store, policy), Reviews: idempotency.NewReviews(store),
 		Letters: letter.NewTable(store), Artifacts: objects, Plans: plan.NewStore(store), Environment: environment, KeySecret: []byte(keySecret), Policy: policy,
+		Impact:     plan.Impact{Count: 1000}, // so that approvals alone hold a replay back, for the mutants
 		ReserveMin: 2 * time.Second, ReserveMax: 10 * time.Second,
 		Now: now, Skew: skew.Value, Log: slog.New(slog.NewJSONHandler(w, nil)), CacheSize: 100, BatchConcurrency: 4,
 		NewOwner: func() string {

@@ -42,6 +42,17 @@ func TestCallsNeedTheirRightOnEveryTableTheyName(t *testing.T) {
 			_, err := c.BatchGetRow(req)
 			return err
 		}
+		write := func(c *tablestore.TableStoreClient, tables ...string) error {
+			req := new(tablestore.BatchWriteRowRequest)
+			for _, table := range tables {
+				change := &tablestore.PutRowChange{TableName: table, PrimaryKey: key()}
+				change.AddColumn("revision", int64(1))
+				change.SetCondition(tablestore.RowExistenceExpectation_IGNORE)
+				req.AddRowChange(change)
+			}
+			_, err := c.BatchWriteRow(req)
+			return err
+		}
 		list := func(c *tablestore.TableStoreClient) error { _, err := c.ListTable(); return err }
 		create := func(c *tablestore.TableStoreClient, table string) error {
 			meta := &tablestore.TableMeta{TableName: table}
@@ -57,6 +68,8 @@ func TestCallsNeedTheirRightOnEveryTableTheyName(t *testing.T) {
 			"another action":               get(as("ots:GetRange", "mine"), "mine"),
 			"a table that is not there":    get(as("ots:GetRow", "mine"), "nowhere"),
 			"a batch with one table more":  batch(as("ots:BatchGetRow", "mine*"), "mine", "mine2", "theirs"),
+			"writes with one table more":   write(as("ots:BatchWriteRow", "mine*"), "mine", "mine2", "theirs"),
+			"writes by the right to put":   write(as("ots:PutRow", "*"), "mine"),
 			"a batch by the right to read": batch(as("ots:GetRow", "*"), "mine"),
 			"a list by one table":          list(as("ots:ListTable", "mine")),
 			"a new table of another name":  create(as("ots:CreateTable", "mine*"), "other"),
@@ -66,6 +79,7 @@ func TestCallsNeedTheirRightOnEveryTableTheyName(t *testing.T) {
 		for name, err := range map[string]error{
 			"its table":       get(as("ots:GetRow", "mine"), "mine"),
 			"a batch":         batch(as("ots:BatchGetRow", "mine*"), "mine", "mine2"),
+			"writes":          write(as("ots:BatchWriteRow", "mine*"), "mine2"),
 			"a list":          list(as("ots:ListTable", "*")),
 			"a new table":     create(as("ots:CreateTable", "mine*"), "mine3"),
 			"no identity yet": get(s.client, "theirs"),
@@ -73,6 +87,10 @@ func TestCallsNeedTheirRightOnEveryTableTheyName(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
+		}
+		resp, err := s.client.GetRow(&tablestore.GetRowRequest{SingleRowQueryCriteria: &tablestore.SingleRowQueryCriteria{TableName: "mine", PrimaryKey: key(), MaxVersion: 1}})
+		if err != nil || len(resp.PrimaryKey.PrimaryKeys) > 0 {
+			t.Errorf("a batch that was refused for one table wrote to another: %v, %v", resp, err)
 		}
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/oncegate/oncegate/internal/messages"
 )
 
 // Env reads a configuration from environment variables and notes everything
@@ -98,7 +100,7 @@ func (e *Env) Reject(name, reason string) {
 func (e *Env) Err() error {
 	problems := e.problems
 	if len(e.missing) > 0 {
-		problems = append([]error{fmt.Errorf("environment variables are not set: %s", strings.Join(e.missing, ", "))}, problems...)
+		problems = append([]error{messages.Errorf("environment variables are not set: %s", strings.Join(e.missing, ", "))}, problems...)
 	}
 	return errors.Join(problems...)
 }

@@ -36,7 +36,7 @@ const (
 // Error is a failed call of a cloud service. Its text holds the service's code
 // and request id, never the service's message.
 type Error struct {
-	Service   string // tablestore, oss, fc or sts
+	Service   string // tablestore, oss, fc, sts, eventbridge or mns
 	Op        string
 	Resource  string // what the call was about: a table, an object or bucket, a function; "" where it is not known
 	Kind      Kind

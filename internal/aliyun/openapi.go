@@ -24,6 +24,8 @@ type openAPI struct {
 	service, version, endpoint string
 	o                          Options
 	http                       *http.Client
+	// sign is the last that touches a request.
+	sign func(req *http.Request, op string, body []byte, c Credentials, now time.Time, nonce string)
 }
 
 func newOpenAPI(service, version, endpoint string, o Options) (*openAPI, error) {
@@ -31,10 +33,21 @@ func newOpenAPI(service, version, endpoint string, o Options) (*openAPI, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &openAPI{service, version, strings.TrimRight(endpoint, "/"), o, &http.Client{
+	a := &openAPI{service: service, version: version, endpoint: strings.TrimRight(endpoint, "/"), o: o, http: &http.Client{
 		Transport:     watched{o.Transport, o.Now, o.Skew},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	}}
+	a.sign = a.signACS3
+	return a, nil
+}
+
+// signACS3 signs as the services of OpenAPI want it.
+func (a *openAPI) signACS3(req *http.Request, op string, body []byte, c Credentials, now time.Time, nonce string) {
+	req.Header.Set("x-acs-action", op)
+	req.Header.Set("x-acs-version", a.version)
+	req.Header.Set("x-acs-date", now.UTC().Format("2006-01-02T15:04:05Z"))
+	req.Header.Set("x-acs-signature-nonce", nonce)
+	signACS3(req, body, c)
 }
 
 // answer is what the service said.
@@ -70,11 +83,7 @@ func (a *openAPI) send(ctx context.Context, method, op, resource, path, contentT
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
-	req.Header.Set("x-acs-action", op)
-	req.Header.Set("x-acs-version", a.version)
-	req.Header.Set("x-acs-date", a.o.Now().UTC().Format("2006-01-02T15:04:05Z"))
-	req.Header.Set("x-acs-signature-nonce", hex.EncodeToString(nonce[:]))
-	signACS3(req, body, creds)
+	a.sign(req, op, body, creds, a.o.Now(), hex.EncodeToString(nonce[:]))
 
 	failed := &Error{Service: a.service, Op: op, Resource: resource, Kind: KindUnknown}
 	resp, err := a.http.Do(req)

@@ -168,9 +168,9 @@ func (b *Bucket) DeleteVersion(ctx context.Context, key, versionID string) error
 	if versionID == "" {
 		return fmt.Errorf("delete object %s: no version is named", key)
 	}
-	return b.call(ctx, "DeleteObject", func(_ *oss.Client, bucket *oss.Bucket) error {
+	return about(b.name+"/"+key, b.call(ctx, "DeleteObject", func(_ *oss.Client, bucket *oss.Bucket) error {
 		return bucket.DeleteObject(key, oss.VersionId(versionID), oss.WithContext(ctx))
-	})
+	}))
 }
 
 // Create creates the bucket with versioning enabled; created is false for a

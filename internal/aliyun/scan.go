@@ -197,8 +197,8 @@ func (t *Tablestore) remove(ctx context.Context, table Table, key string, cond *
 	if cond != nil {
 		change.SetColumnCondition(cond)
 	}
-	return t.call(ctx, "DeleteRow", func(c *tablestore.TableStoreClient) error {
+	return about(table.Name, t.call(ctx, "DeleteRow", func(c *tablestore.TableStoreClient) error {
 		_, err := c.DeleteRow(&tablestore.DeleteRowRequest{DeleteRowChange: change})
 		return err
-	})
+	}))
 }

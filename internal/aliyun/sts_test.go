@@ -90,9 +90,15 @@ func TestErrorsSayWhatTheyAreAbout(t *testing.T) {
 			t.Errorf("%s: %#v", op, err)
 		}
 	}
+	if err := s.DeleteFixed(t.Context(), tasks, "k"); !errors.As(err, &e) || e.Resource != "tasks" || e.Op != "DeleteRow" {
+		t.Errorf("DeleteRow: %#v", err)
+	}
 	b, err := NewBucket("http://127.0.0.1", "room", Options{Credentials: someone, Transport: answering(new(int), 503, nil, []byte("x"))})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := b.DeleteVersion(t.Context(), "a/b", "v"); !errors.As(err, &e) || e.Resource != "room/a/b" || e.Op != "DeleteObject" {
+		t.Errorf("DeleteObject: %#v", err)
 	}
 	for op, want := range map[string]string{"PutObject": "room/a/b", "GetObject": "room/old", "ListObjects": "room"} {
 		if err := ossCalls[op](t.Context(), b); !errors.As(err, &e) || e.Resource != want || e.Op != op {

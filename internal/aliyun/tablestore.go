@@ -198,25 +198,58 @@ func (t *Tablestore) CreateTable(ctx context.Context, table Table) error {
 	}))
 }
 
+// TableShape is what a table is like.
+type TableShape struct {
+	Keys        []string // primary key columns: name, a space and STRING, INTEGER or BINARY
+	MaxVersions int
+	TTL         int // seconds that a cell lives; -1 for ever
+}
+
+// Describe returns what a table is like. One that is not there is an *Error of
+// KindNotFound.
+func (t *Tablestore) Describe(ctx context.Context, table Table) (TableShape, error) {
+	var s TableShape
+	err := t.call(ctx, "DescribeTable", func(c *tablestore.TableStoreClient) error {
+		resp, err := c.DescribeTable(&tablestore.DescribeTableRequest{TableName: table.Name})
+		if err != nil {
+			return err
+		}
+		for _, k := range resp.TableMeta.SchemaEntry {
+			s.Keys = append(s.Keys, *k.Name+" "+keyTypes[*k.Type])
+		}
+		s.MaxVersions, s.TTL = resp.TableOption.MaxVersion, resp.TableOption.TimeToAlive
+		return nil
+	})
+	return s, about(table.Name, err)
+}
+
+var keyTypes = map[tablestore.PrimaryKeyType]string{
+	tablestore.PrimaryKeyType_STRING: "STRING", tablestore.PrimaryKeyType_INTEGER: "INTEGER", tablestore.PrimaryKeyType_BINARY: "BINARY",
+}
+
+// Fits says what is wrong with the shape where it does not have the key, the
+// versions or the lifetime that oncegate relies on; "" where it has.
+func (s TableShape) Fits(table Table) string {
+	switch {
+	case len(s.Keys) != 1 || s.Keys[0] != table.Key+" STRING":
+		return "its primary key is not the one string column " + table.Key
+	case s.MaxVersions != 1:
+		return fmt.Sprintf("max versions is %d, must be 1", s.MaxVersions)
+	case s.TTL != -1:
+		return fmt.Sprintf("time to live is %d s, must be -1 (never)", s.TTL)
+	}
+	return ""
+}
+
 // CheckTable returns an error that says what is wrong where a table does not
 // have the key, the versions or the lifetime that oncegate relies on.
 func (t *Tablestore) CheckTable(ctx context.Context, table Table) error {
-	var resp *tablestore.DescribeTableResponse
-	err := about(table.Name, t.call(ctx, "DescribeTable", func(c *tablestore.TableStoreClient) (err error) {
-		resp, err = c.DescribeTable(&tablestore.DescribeTableRequest{TableName: table.Name})
-		return err
-	}))
+	s, err := t.Describe(ctx, table)
 	if err != nil {
 		return err
 	}
-	keys := resp.TableMeta.SchemaEntry
-	switch {
-	case len(keys) != 1 || *keys[0].Name != table.Key || *keys[0].Type != tablestore.PrimaryKeyType_STRING:
-		return fmt.Errorf("check table %s: its primary key is not the one string column %s", table.Name, table.Key)
-	case resp.TableOption.MaxVersion != 1:
-		return fmt.Errorf("check table %s: max versions is %d, must be 1", table.Name, resp.TableOption.MaxVersion)
-	case resp.TableOption.TimeToAlive != -1:
-		return fmt.Errorf("check table %s: time to live is %d s, must be -1 (never)", table.Name, resp.TableOption.TimeToAlive)
+	if wrong := s.Fits(table); wrong != "" {
+		return fmt.Errorf("check table %s: %s", table.Name, wrong)
 	}
 	return nil
 }

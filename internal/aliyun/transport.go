@@ -35,7 +35,13 @@ func NewTransport(idle int) *http.Transport {
 
 // Skew watches how far this machine's clock is from the services' Date headers.
 // The zero value is ready.
-type Skew struct{ latest atomic.Int64 }
+type Skew struct {
+	latest atomic.Int64
+	seen   atomic.Bool
+}
+
+// Seen reports whether any service has said what time it is.
+func (s *Skew) Seen() bool { return s.seen.Load() }
 
 // Value is the last seen distance: positive where this machine is ahead. A Date
 // has whole seconds, so a distance inside that uncertainty counts as zero.
@@ -46,6 +52,7 @@ func (s *Skew) observe(sent, answered time.Time, date string) {
 	if err != nil {
 		return
 	}
+	s.seen.Store(true)
 	switch last := served.Add(time.Second); {
 	case sent.After(last):
 		s.latest.Store(int64(sent.Sub(last)))

@@ -15,11 +15,14 @@ func policy(t *testing.T, statements ...string) Policy {
 }
 
 const (
-	allowTasks  = `{"Effect":"Allow","Action":["ots:GetRow","ots:PutRow"],"Resource":"acs:ots:*:1:instance/i/table/tasks"}`
-	allowAll    = `{"Effect":"Allow","Action":"*","Resource":"*"}`
-	denyWrites  = `{"Effect":"Deny","Action":["ots:Put*","ots:Delete*"],"Resource":["acs:ots:*:*:instance/i/table/tasks","acs:ots:*:*:instance/i/table/reviews"]}`
-	allButRead  = `{"Effect":"Deny","NotAction":["ots:Get*"],"Resource":"*"}`
-	listLetters = `{"Effect":"Allow","Action":"oss:ListObjects","Resource":"acs:oss:*:1:room","Condition":{"StringLike":{"oss:Prefix":["tasks/*","x"]},"StringEquals":{"oss:Delimiter":"/"}}}`
+	allowTasks     = `{"Effect":"Allow","Action":["ots:GetRow","ots:PutRow"],"Resource":"acs:ots:*:1:instance/i/table/tasks"}`
+	allowAll       = `{"Effect":"Allow","Action":"*","Resource":"*"}`
+	denyWrites     = `{"Effect":"Deny","Action":["ots:Put*","ots:Delete*"],"Resource":["acs:ots:*:*:instance/i/table/tasks","acs:ots:*:*:instance/i/table/reviews"]}`
+	allButRead     = `{"Effect":"Deny","NotAction":["ots:Get*"],"Resource":"*"}`
+	allowInstance  = `{"Effect":"Allow","Action":"ots:*","Resource":"acs:ots:*:1:instance/i"}`
+	allowInstances = `{"Effect":"Allow","Action":"ots:*","Resource":"acs:ots:*:1:instance/i*"}`
+	allowOne       = `{"Effect":"Allow","Action":"ots:Get???","Resource":"acs:ots:*:1:instance/?/table/task?"}`
+	listLetters    = `{"Effect":"Allow","Action":"oss:ListObjects","Resource":"acs:oss:*:1:room","Condition":{"StringLike":{"oss:Prefix":["tasks/*","x"]},"StringEquals":{"oss:Delimiter":"/"}}}`
 )
 
 func TestPoliciesAllowWhatAStatementAllowsAndNoneDenies(t *testing.T) {
@@ -45,6 +48,11 @@ func TestPoliciesAllowWhatAStatementAllowsAndNoneDenies(t *testing.T) {
 		{"a Deny of something else", []string{allowAll, denyWrites}, Access{Action: "ots:GetRow", Resource: reviews}, Allow},
 		{"a Deny of all but reading", []string{allowAll, allButRead}, Access{Action: "ots:PutRow", Resource: tasks}, ExplicitDeny},
 		{"reading beside it", []string{allowAll, allButRead}, Access{Action: "ots:GetRow", Resource: tasks}, Allow},
+		{"the instance, for a table of it", []string{allowInstance}, Access{Action: "ots:GetRow", Resource: tasks}, ImplicitDeny},
+		{"the instance itself", []string{allowInstance}, Access{Action: "ots:GetInstance", Resource: "acs:ots:cn-hangzhou:1:instance/i"}, Allow},
+		{"an instance with a star, for a table of it", []string{allowInstances}, Access{Action: "ots:GetRow", Resource: tasks}, Allow},
+		{"a name with a question mark", []string{allowOne}, Access{Action: "ots:GetRow", Resource: tasks}, Allow},
+		{"a name that is longer", []string{allowOne}, Access{Action: "ots:GetRow", Resource: tasks + "s"}, ImplicitDeny},
 		{"conditions that hold", []string{listLetters}, Access{"oss:ListObjects", "acs:oss:oss-cn-hangzhou:1:room", map[string]string{"oss:Prefix": "tasks/k/", "oss:Delimiter": "/"}}, Allow},
 		{"one that does not", []string{listLetters}, Access{"oss:ListObjects", "acs:oss:oss-cn-hangzhou:1:room", map[string]string{"oss:Prefix": "dead-letters/", "oss:Delimiter": "/"}}, ImplicitDeny},
 		{"one whose key is missing", []string{listLetters}, Access{"oss:ListObjects", "acs:oss:oss-cn-hangzhou:1:room", map[string]string{"oss:Prefix": "tasks/k/"}}, ImplicitDeny},
@@ -118,6 +126,9 @@ func TestDocumentsThatAreNotUnderstoodAreRefused(t *testing.T) {
 		"a resource cut short":    doc(`{"Effect":"Allow","Action":"*","Resource":"acs:ots:*:1:"}`),
 		"NotResource":             doc(`{"Effect":"Deny","Action":"*","NotResource":"*"}`),
 		"Principal":               doc(`{"Effect":"Allow","Action":"*","Resource":"*","Principal":{"Service":["fc"]}}`),
+		"an operator of no kind":  doc(`{"Effect":"Allow","Action":"*","Resource":"*","Condition":{"StringEqual":{"acs:Service":["x"]}}}`),
+		"a negated operator":      doc(`{"Effect":"Deny","Action":"*","Resource":"*","Condition":{"StringNotEquals":{"acs:Service":["x"]}}}`),
+		"a statement's own typo":  doc(`{"Effect":"Allow","Action":"*","Resource":"*","Conditions":{}}`),
 		"another operator":        doc(`{"Effect":"Deny","Action":"*","Resource":"*","Condition":{"IpAddress":{"acs:SourceIp":"10.0.0.0/8"}}}`),
 		"a condition of no value": doc(`{"Effect":"Deny","Action":"*","Resource":"*","Condition":{"StringEquals":{"acs:Service":[]}}}`),
 		"a number for an action":  doc(`{"Effect":"Allow","Action":1,"Resource":"*"}`),

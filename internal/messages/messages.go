@@ -33,11 +33,33 @@ func (t Text) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 // IsZero reports whether nothing is said.
 func (t Text) IsZero() bool { return t.Format == "" }
 
-// Error makes a Text an error; its Error method is English.
+// Error makes a Text an error; its Error method is English. An error among its
+// arguments is what it wraps.
 type Error struct{ Text }
+
+// Errorf is fmt.Errorf for people: its format is one of T. Two of its errors are
+// never equal, so that it also makes sentinels.
+func Errorf(format string, args ...any) error { return &Error{Text{format, args}} }
+
+// Of is what an error says.
+func Of(err error) Text { return Text{"%v", []any{err}} }
 
 // Error implements error.
 func (e Error) Error() string { return e.String() }
+
+// Unwrap returns the errors among the arguments.
+func (e Error) Unwrap() []error {
+	var all []error
+	for _, a := range e.Args {
+		if err, ok := a.(error); ok {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+// Said is the sentence itself.
+func (e Error) Said() Text { return e.Text }
 
 // Printer says Texts in one language. A nil *Printer says them in English.
 type Printer struct{ formats map[string]string }
@@ -77,6 +99,34 @@ func For(getenv func(string) string) *Printer {
 // Text says one sentence.
 func (p *Printer) Text(t Text) string { return p.Sprintf(t.Format, t.Args...) }
 
+// Error says an error. One that has a method Said() Text is said by it; within any
+// other, whose own words stay English, those that it wraps are.
+func (p *Printer) Error(err error) string {
+	text := err.Error()
+	if p == nil {
+		return text
+	}
+	if e, ok := err.(interface{ Said() Text }); ok {
+		return p.Text(e.Said())
+	}
+	if t, ok := file(err); ok {
+		return p.Text(t)
+	}
+	var inner []error
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		inner = []error{e.Unwrap()}
+	case interface{ Unwrap() []error }:
+		inner = e.Unwrap()
+	}
+	for _, one := range inner {
+		if one != nil && one.Error() != "" {
+			text = strings.Replace(text, one.Error(), p.Error(one), 1)
+		}
+	}
+	return text
+}
+
 // Sprintf is fmt.Sprintf with the format in the printer's language. A format
 // without translation is said in English rather than not at all.
 func (p *Printer) Sprintf(format string, args ...any) string {
@@ -94,11 +144,11 @@ func (p *Printer) Sprintf(format string, args ...any) string {
 		switch a := a.(type) {
 		case Text:
 			filled[i] = p.Text(a)
-		case Error:
-			filled[i] = p.Text(a.Text)
+		case error:
+			filled[i] = p.Error(a)
 		default:
 			filled[i] = a
 		}
 	}
-	return fmt.Sprintf(said, filled...)
+	return fmt.Sprintf(strings.ReplaceAll(said, "%w", "%v"), filled...)
 }

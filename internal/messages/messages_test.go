@@ -1,6 +1,8 @@
 package messages
 
 import (
+	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,10 +13,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 )
 
-// used are the constant formats that the code hands to T and to a Printer, with
-// where it does.
+// sayers are the functions whose first argument is a format for people.
+var sayers = map[string]bool{
+	"messages.T": true, "messages.Errorf": true, // everywhere
+	"T":           true,                                      // in this package
+	"usageErrorf": true, "notFoundf": true, "refusedf": true, // of cmd/oncegate
+}
+
+// used are the constant formats that the code says to people, with where it does.
 func used(t *testing.T) map[string]string {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -29,7 +38,7 @@ func used(t *testing.T) map[string]string {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || filepath.Base(filepath.Dir(path)) == "messages" {
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
 		set := token.NewFileSet()
@@ -37,30 +46,25 @@ func used(t *testing.T) map[string]string {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(file.Imports, func(s *ast.ImportSpec) bool {
-			return strings.HasSuffix(strings.Trim(s.Path.Value, `"`), "/internal/messages")
-		}) {
-			return nil
-		}
+		own := file.Name.Name == "messages"
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || len(call.Args) == 0 {
 				return true
 			}
-			sel, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			if x, ok := sel.X.(*ast.Ident); !ok || x.Name != "messages" || sel.Sel.Name != "T" {
+			name := called(call.Fun)
+			if !sayers[name] || (name == "T" && !own) {
 				return true
 			}
 			at := set.Position(call.Pos()).String()
 			format, ok := constant(call.Args[0])
 			if !ok {
-				t.Errorf("%s: the format of messages.T must be a constant", at)
+				t.Errorf("%s: the format of %s must be a constant", at, name)
 				return true
 			}
-			formats[format] = at
+			if wordy(format) {
+				formats[format] = at
+			}
 			return true
 		})
 		return nil
@@ -69,6 +73,19 @@ func used(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	return formats
+}
+
+// called is the name of a function as it is called: T, or messages.T.
+func called(fun ast.Expr) string {
+	switch fun := fun.(type) {
+	case *ast.Ident:
+		return fun.Name
+	case *ast.SelectorExpr:
+		if x, ok := fun.X.(*ast.Ident); ok {
+			return x.Name + "." + fun.Sel.Name
+		}
+	}
+	return ""
 }
 
 // constant is the value of a string literal, or of literals joined by +.
@@ -102,6 +119,12 @@ func verbs(format string) []string {
 	return slices.Compact(out)
 }
 
+// wordy reports whether a format says anything itself: one of signs alone may
+// have its Chinese, for the punctuation, and need not.
+func wordy(format string) bool {
+	return strings.ContainsFunc(verb.ReplaceAllString(format, ""), unicode.IsLetter)
+}
+
 func TestEverySentenceHasItsChinese(t *testing.T) {
 	p, err := chinese()
 	if err != nil {
@@ -126,6 +149,24 @@ func TestTranslationsTakeTheSameArguments(t *testing.T) {
 	}
 }
 
+// typed is what a person types or looks for, whatever the language: flags,
+// variables, codes, placeholders and commands.
+var typed = regexp.MustCompile(`--[a-z][a-z-]*|[A-Z][A-Z0-9_]{2,}|oncegate (dlq|task|review|local|key|setup)( [a-z]+)?|local up|scripts/ram|enabled: true|keep_old|confirmed_done`)
+
+func TestTranslationsKeepWhatIsTyped(t *testing.T) {
+	p, err := chinese()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for en, zh := range p.formats {
+		for _, word := range typed.FindAllString(en, -1) {
+			if en != word && !strings.Contains(zh, word) {
+				t.Errorf("%q has %q, its Chinese %q has not", en, word, zh)
+			}
+		}
+	}
+}
+
 func TestNoTranslationIsLeftOver(t *testing.T) {
 	p, err := chinese()
 	if err != nil {
@@ -133,7 +174,7 @@ func TestNoTranslationIsLeftOver(t *testing.T) {
 	}
 	formats := used(t)
 	for en := range p.formats {
-		if _, ok := formats[en]; !ok {
+		if _, ok := formats[en]; !ok && wordy(en) {
 			t.Errorf("zh.yaml has %q, which nothing says", en)
 		}
 	}
@@ -157,6 +198,38 @@ func TestTheLocaleDecides(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%v: Chinese = %v", tt.env, got)
 		}
+	}
+}
+
+func TestAnErrorIsSaidWithinWhatWrapsIt(t *testing.T) {
+	p := &Printer{map[string]string{
+		"gate %s refuses": "关卡 %s 拒绝", "%w; ask somebody": "%w；请问别人", "there is no file or folder %s": "没有 %s",
+	}}
+	sentinel := Errorf("gate %s refuses", "repair")
+	missing := &fs.PathError{Op: "open", Path: "a.json", Err: fs.ErrNotExist}
+	for _, c := range []struct {
+		err    error
+		zh, en string
+	}{
+		{sentinel, "关卡 repair 拒绝", "gate repair refuses"},
+		{fmt.Errorf("explain: %w", sentinel), "explain: 关卡 repair 拒绝", "explain: gate repair refuses"},
+		{Errorf("%w; ask somebody", fmt.Errorf("run: %w", sentinel)), "run: 关卡 repair 拒绝；请问别人", "run: gate repair refuses; ask somebody"},
+		{errors.Join(errors.New("other"), sentinel), "other\n关卡 repair 拒绝", "other\ngate repair refuses"},
+		{Error{Of(sentinel)}, "关卡 repair 拒绝", "gate repair refuses"},
+		{fmt.Errorf("read events: %w", missing), "read events: 没有 a.json", "read events: open a.json: file does not exist"},
+	} {
+		if got := p.Error(c.err); got != c.zh {
+			t.Errorf("said %q, want %q", got, c.zh)
+		}
+		if c.err.Error() != c.en || (*Printer)(nil).Error(c.err) != c.en {
+			t.Errorf("in English %q, want %q", c.err, c.en)
+		}
+		if !errors.Is(c.err, sentinel) && !errors.Is(c.err, fs.ErrNotExist) {
+			t.Errorf("%q has lost what it wraps", c.err)
+		}
+	}
+	if errors.Is(Errorf("gate %s refuses", "repair"), sentinel) {
+		t.Error("two errors of one text are one")
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
+	"github.com/oncegate/oncegate/events/ebtest"
 	"github.com/oncegate/oncegate/handler/fctest"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/idempotency/otstest"
@@ -25,6 +28,7 @@ import (
 var tables = []aliyun.Table{
 	idempotency.TaskTable, idempotency.ReviewTable, letter.LetterTable,
 	plan.PlanTable, plan.ItemTable, plan.ApprovalTable, deadletter.EvidenceTable, deadletter.AuditTable,
+	{Name: "oncegate_doctor_probe", Key: "probe"},
 	{Name: "foreign", Key: "id"}, // of somebody else in the same instance
 }
 
@@ -34,6 +38,7 @@ type room struct {
 	ots   *otstest.Server
 	oss   *osstest.Server
 	fc    *fctest.Front
+	bus   *ebtest.Bus
 }
 
 func newRoom(t *testing.T) *room {
@@ -51,6 +56,10 @@ func newRoom(t *testing.T) *room {
 	if r.fc, err = fctest.NewFront(fctest.FrontOptions{Credentials: r.creds}); err != nil {
 		t.Fatal(err)
 	}
+	if r.bus, err = ebtest.New(ebtest.Options{Bus: values.Bus}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.bus.Close() })
 	c := r.as(t, nil)
 	for _, table := range tables {
 		if err := c.store.CreateTable(t.Context(), table); err != nil {
@@ -78,6 +87,7 @@ type caller struct {
 	bucket    *aliyun.Bucket
 	rawBucket *oss.Bucket
 	functions *aliyun.Functions
+	events    *aliyun.Publisher
 }
 
 func (r *room) as(t *testing.T, id *cloudtest.Identity) *caller {
@@ -100,6 +110,10 @@ func (r *room) as(t *testing.T, id *cloudtest.Identity) *caller {
 	if out.functions, err = aliyun.NewFunctions("http://fc.local", o); err != nil {
 		t.Fatal(err)
 	}
+	o.Transport = handlerTransport{r.bus.PutEventsHandler(r.bus.Signed(r.creds))}
+	if out.events, err = aliyun.NewPublisher("http://bus.local", o); err != nil {
+		t.Fatal(err)
+	}
 	out.raw = tablestore.NewClientWithConfig("http://ots.local", values.Instance, c.AccessKeyID, c.AccessKeySecret, c.SecurityToken,
 		&tablestore.TableStoreConfig{Transport: r.ots.Transport()})
 	client, err := oss.New("http://127.0.0.1", c.AccessKeyID, c.AccessKeySecret, oss.SecurityToken(c.SecurityToken), oss.HTTPClient(httpClient(r.oss)))
@@ -118,9 +132,10 @@ const (
 )
 
 var (
-	outputName  = artifacts.OutputName(key, 1)
-	letterName  = artifacts.LetterName(key)
-	contentName = "content/article-1.txt"
+	outputName   = artifacts.OutputName(key, 1)
+	letterName   = artifacts.LetterName(key)
+	approvedName = artifacts.ApprovedName(key)
+	contentName  = "content/article-1.txt"
 )
 
 // operation is one call through the SDK that the code itself uses.
@@ -204,7 +219,22 @@ func operations() []operation {
 			return err
 		})
 	}
+	for what, bus := range map[string]string{"publish": values.Bus, "publish on another bus": "payroll"} {
+		add(what, func(ctx context.Context, c *caller) error {
+			_, err := c.events.PutEvents(ctx, bus, [][]byte{[]byte(`{"specversion":"1.0","id":"e","source":"s","type":"t","aliyuneventbusname":"` + bus + `"}`)})
+			return err
+		})
+	}
 	return all
+}
+
+// handlerTransport reaches a handler without a socket.
+type handlerTransport struct{ h http.Handler }
+
+func (t handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	t.h.ServeHTTP(w, r.Clone(r.Context()))
+	return w.Result(), nil
 }
 
 func rawDelete(c *tablestore.TableStoreClient, t aliyun.Table) error {

@@ -2,7 +2,7 @@
 // with placeholders, as they are attached to real identities and as the
 // stand-ins enforce them in tests and on the local cloud.
 //
-//	${region} ${account} ${instance} ${bucket} ${function} ${content}
+//	${region} ${account} ${instance} ${bucket} ${function} ${content} ${bus}
 package ram
 
 import (
@@ -29,10 +29,12 @@ const (
 	Deployer Role = "deployer" // makes tables, bucket and functions; sees no data
 	Cleaner  Role = "cleaner"  // removes what is over; writes nothing but the audit, reads no payload
 	Operator Role = "operator" // reviewer, repairer and replayer in one
+	// Publisher is for producers: it puts events on the bus, and nothing else.
+	Publisher Role = "publisher"
 )
 
 // Roles are all of them.
-var Roles = []Role{Function, Intake, Reviewer, Repairer, Replayer, Approver, Deployer, Cleaner, Operator}
+var Roles = []Role{Function, Intake, Reviewer, Repairer, Replayer, Approver, Deployer, Cleaner, Operator, Publisher}
 
 // Known reports whether there is a document for the role.
 func (r Role) Known() bool { return slices.Contains(Roles, r) }
@@ -48,6 +50,7 @@ type Values struct {
 	Bucket   string
 	Function string // that handles events
 	Content  string // objects that events refer to, as bucket/prefix*; "" is <Bucket>/content/*
+	Bus      string // that events are published on; may be "" for documents that name none
 }
 
 //go:embed *.json
@@ -70,6 +73,12 @@ func Document(role Role, v Values) ([]byte, error) {
 	pairs := []string{"${content}", v.Content}
 	if !contentValue.MatchString(v.Content) {
 		return nil, fmt.Errorf("render policy: content must be a bucket and a prefix such as bucket/content/*")
+	}
+	if v.Bus != "" {
+		if !plainValue.MatchString(v.Bus) {
+			return nil, fmt.Errorf("render policy: bus must be letters, digits, - and _")
+		}
+		pairs = append(pairs, "${bus}", v.Bus)
 	}
 	for _, p := range []struct{ name, value string }{
 		{"region", v.Region}, {"account", v.Account}, {"instance", v.Instance}, {"bucket", v.Bucket}, {"function", v.Function},
