@@ -34,9 +34,10 @@ func ReadOutgoing(raw []byte, bus string) (Outgoing, error) {
 	if err != nil {
 		return Outgoing{}, err
 	}
+	tree := e.Tree()
 	for _, a := range attributeLimits {
-		s, _ := e.Tree[a.name].(string)
-		if _, present := e.Tree[a.name]; present && s == "" {
+		s, _ := tree[a.name].(string)
+		if _, present := tree[a.name]; present && s == "" {
 			return Outgoing{}, fmt.Errorf("%s is empty or no string", a.name)
 		}
 		if n := utf8.RuneCountInString(s); n > a.limit {
@@ -44,9 +45,9 @@ func ReadOutgoing(raw []byte, bus string) (Outgoing, error) {
 		}
 	}
 	out := Outgoing{e, raw, bus}
-	switch named := e.Tree[busAttribute].(type) {
+	switch named := tree[busAttribute].(type) {
 	case nil:
-		if _, present := e.Tree[busAttribute]; present {
+		if _, present := tree[busAttribute]; present {
 			return Outgoing{}, errors.New(busAttribute + " is null")
 		}
 		name, err := json.Marshal(bus)

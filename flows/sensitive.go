@@ -2,9 +2,18 @@ package flows
 
 import "github.com/theory/jsonpath/spec"
 
-// Tree is the event as the flow's paths see it: with its payload under "data".
-// It must not be changed.
-func (in *Input) Tree() map[string]any { return in.tree }
+// Tree builds the event as the flow's paths see it: with its payload under "data".
+// Each call builds one of its own.
+func (in *Input) Tree() map[string]any {
+	tree := in.event.Tree()
+	if in.wrapped {
+		delete(tree, "data_base64")
+		if delete(tree, "data"); in.data.Exists() {
+			tree["data"] = in.Payload()
+		}
+	}
+	return tree
+}
 
 // SensitivePaths are the places of key and effect fields that are marked
 // sensitive, as steps of names (string) and indices (int).

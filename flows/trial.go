@@ -43,16 +43,16 @@ func (f *Flow) NewTrial(mark string, number int64, environment string, keep []st
 	if err != nil {
 		return nil, err
 	}
-	if in.Payload == nil {
+	if in.Payload() == nil {
 		return nil, ErrTrialBinary
 	}
-	t := &Trial{map[string]string{}, f, in.tree}
+	t := &Trial{map[string]string{}, f, in.Tree()}
 	for _, k := range f.key {
 		if k.path == nil || slices.Contains(keep, k.name) || slices.ContainsFunc(f.match, func(c condition) bool { return c.path.text == k.path.text }) {
 			continue
 		}
 		var value any = mark
-		if was, _ := k.path.find(in.tree); isNumber(was) {
+		if isNumber(k.path.find(in).Any()) {
 			value = json.Number(fmt.Sprint(number))
 		}
 		t.tree = replaced(t.tree, k.path.steps, value).(map[string]any)
@@ -139,8 +139,7 @@ func (t *Trial) meaning(raw []byte) (key, digest string, err error) {
 	if k, err = t.flow.Key(in, []byte("only to compare two keys of one event")); err != nil {
 		return "", "", err
 	}
-	digest, err = t.flow.Digest(in)
-	return k.Hex, digest, err
+	return k.Hex, t.flow.Digest(in), nil
 }
 
 func (t *Trial) encode(id string, tree map[string]any) ([]byte, error) {
@@ -155,7 +154,7 @@ func (t *Trial) encode(id string, tree map[string]any) ([]byte, error) {
 		if p.decode == decodeBase64JSON {
 			text = base64.StdEncoding.EncodeToString(raw)
 		}
-		out["data"] = t.flow.sample.Tree["data"]
+		out["data"] = t.flow.sample.Tree()["data"]
 		out = replaced(out, p.path.steps, text).(map[string]any)
 	}
 	raw, err := json.Marshal(out)

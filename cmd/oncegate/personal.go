@@ -31,11 +31,11 @@ func personalIn(set *flows.Set, raw []byte) []personal.Finding {
 	}
 	f := set.Find(e)
 	if f == nil {
-		return personal.Find(e.Tree, nil)
+		return personal.Find(e.Tree(), nil)
 	}
 	in, err := f.Input(e)
 	if err != nil {
-		return personal.Find(e.Tree, nil)
+		return personal.Find(e.Tree(), nil)
 	}
 	return personal.Find(in.Tree(), f.SensitivePaths())
 }
