@@ -14,7 +14,7 @@ import (
 func TestS13ACrashedRunsEventIsACandidateAndGoesOnceTheLeaseIsOver(t *testing.T) {
 	w := newReplayWorld(t)
 	event := orderEvent("e1", "n1", "5")
-	l, _, _ := w.desk.read(Split([]byte(event))[0], "")
+	l := w.desk.read(Split([]byte(event))[0], "").letter
 	claimed, err := w.desk.Tasks.Claim(t.Context(), idempotency.Claim{
 		Key: idempotency.Key{Hex: l.Key, Canonical: "{}"}, InputDigest: l.InputDigest, Owner: "dead", Now: w.now, Budget: 6, Flow: "order",
 		Target: "fc:worker", ConsumerVersion: "7",

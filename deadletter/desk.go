@@ -45,17 +45,32 @@ type Judgement struct {
 	Review      *idempotency.Review // the question about this letter, nil where there is none
 }
 
-// read makes the letter of an item, without storing anything. unreadable says
-// why nothing is known of the event.
-func (d *Desk) read(item Item, flowName string) (l letter.Letter, raw []byte, unreadable string) {
-	now := d.Now()
-	failed := item.FailedAt
-	if failed.IsZero() {
-		failed = now
+// read makes the letter of an item, without storing anything. What can't be read
+// is a letter with the reason.
+func (d *Desk) read(item Item, flowName string) entry {
+	l, raw, unreadable := d.identify(item, flowName)
+	if unreadable != "" {
+		l.Code, l.Reason = letter.CodeInvalidSchema, unreadable
 	}
+	return entry{l, raw}
+}
+
+// seen dates a letter: it is seen now, and failed then where its message said
+// nothing else.
+func (d *Desk) seen(l letter.Letter) letter.Letter {
+	now := d.Now()
+	if l.LastFailedAt.IsZero() {
+		l.LastFailedAt = now
+	}
+	l.FirstFailedAt, l.ExpiresAt = l.LastFailedAt, now.Add(d.Retention)
+	return l
+}
+
+// identify finds out which letter an item is. unreadable says why nothing is known
+// of the event.
+func (d *Desk) identify(item Item, flowName string) (l letter.Letter, raw []byte, unreadable string) {
 	l = letter.Letter{
-		Environment: d.Environment, FirstFailedAt: failed, LastFailedAt: failed, ExpiresAt: now.Add(d.Retention),
-		Code: item.Code, Target: item.Target, Origin: string(item.Origin),
+		Environment: d.Environment, LastFailedAt: item.FailedAt, Code: item.Code, Target: item.Target, Origin: string(item.Origin),
 	}
 	if l.Target == "" {
 		l.Target = d.Target
@@ -123,10 +138,11 @@ func (d *Desk) compose(r PlainRecord, flowName string) ([]byte, error) {
 
 // Preview judges an item without storing anything.
 func (d *Desk) Preview(ctx context.Context, item Item, flowName string) (Judgement, error) {
-	l, _, unreadable := d.read(item, flowName)
-	if unreadable != "" {
-		l.Code, l.Reason = letter.CodeInvalidSchema, unreadable
-	}
+	return d.preview(ctx, d.read(item, flowName))
+}
+
+func (d *Desk) preview(ctx context.Context, e entry) (Judgement, error) {
+	l := d.seen(e.letter)
 	l.DeliveryAttempts = 1
 	return d.Judge(ctx, l)
 }
@@ -135,10 +151,11 @@ func (d *Desk) Preview(ctx context.Context, item Item, flowName string) (Judgeme
 // again is one letter with one more sighting. An event whose business is done is
 // closed at once.
 func (d *Desk) Ingest(ctx context.Context, item Item, flowName string) (Judgement, error) {
-	l, raw, unreadable := d.read(item, flowName)
-	if unreadable != "" {
-		l.Code, l.Reason = letter.CodeInvalidSchema, unreadable
-	}
+	return d.ingest(ctx, d.read(item, flowName))
+}
+
+func (d *Desk) ingest(ctx context.Context, e entry) (Judgement, error) {
+	l, raw := d.seen(e.letter), e.raw
 	j, err := d.Judge(ctx, l)
 	if err != nil {
 		return Judgement{}, err

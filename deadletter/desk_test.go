@@ -103,7 +103,7 @@ func orderEvent(id, number, amount string) string {
 // record writes a record of an event as a run would have left it.
 func (w *world) record(event string, end func(idempotency.Policy, idempotency.Record) (idempotency.Record, error)) {
 	w.t.Helper()
-	l, _, unreadable := w.desk.read(Split([]byte(event))[0], "")
+	l, _, unreadable := w.desk.identify(Split([]byte(event))[0], "")
 	if unreadable != "" {
 		w.t.Fatal(unreadable)
 	}

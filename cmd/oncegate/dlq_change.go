@@ -21,6 +21,7 @@ import (
 
 func (a *app) dlqIngestCommand() *cobra.Command {
 	var flowsFile, flowName string
+	var skip int
 	var change changeFlags
 	cmd := &cobra.Command{
 		Use:   "ingest FILE|-",
@@ -32,11 +33,18 @@ func (a *app) dlqIngestCommand() *cobra.Command {
   --flow names or that its own field "flow" names
 
 The raw bytes are stored first, then the letter. The same event again is one
-letter with one more sighting. What can't be read is kept as it is.`,
+letter with one more sighting. What can't be read is kept as it is.
+
+Several events are taken in at a time; letters are printed in the order of the
+file. Where it is stopped, or a service refuses, it says which --skip goes on: an
+event that is taken in again is one more sighting, and none is left out.`,
 		Example: `  oncegate dlq ingest events/dead-letters/three.jsonl --execute --yes
   oncegate dlq ingest export.jsonl --flow order.create`,
 		Args: cobra.ExactArgs(1),
 		RunE: runE(func(ctx context.Context, args []string) error {
+			if skip < 0 {
+				return usageErrorf("--skip must not be negative")
+			}
 			each, err := a.messages(args[0])
 			if err != nil {
 				return err
@@ -53,40 +61,47 @@ letter with one more sighting. What can't be read is kept as it is.`,
 				return err
 			}
 			defer done()
-			do, err := a.confirm(change, fmt.Sprintf("take in %d dead-lettered events", total))
+			do, err := a.confirm(change, fmt.Sprintf("take in %d dead-lettered events", max(total-skip, 0)))
 			if err != nil {
 				return err
 			}
-			take, n, p := d.Preview, 0, letterPrinter{a: a}
-			if do {
-				take = d.Ingest
+			if skip > total {
+				return usageErrorf("--skip %d: %s holds %d events", skip, args[0], total)
 			}
-			if err := each(func(m []byte) error {
-				for _, item := range deadletter.Split(m) {
-					if err := ctx.Err(); err != nil {
-						return err
+			p := letterPrinter{a: a, inOrder: true}
+			items := func(fn func(deadletter.Item) error) error {
+				return each(func(m []byte) error {
+					// Items outlive the call, the line does not.
+					for _, item := range deadletter.Split(bytes.Clone(m)) {
+						if err := fn(item); err != nil {
+							return err
+						}
 					}
-					n++
-					j, err := take(ctx, item, flowName)
-					if err != nil {
-						return fmt.Errorf("event %d of %d: %w", n, total, err)
-					}
-					if n%1000 == 0 {
-						fmt.Fprintf(a.err, "%d of %d events ...\n", n, total)
-					}
-					v := letterOf(j)
-					v.Sightings = max(v.Sightings, 1)
-					if err := p.add(v); err != nil {
-						return err
-					}
+					return nil
+				})
+			}
+			err = d.IngestAll(ctx, items, deadletter.IntakeOptions{Flow: flowName, Preview: !do, Skip: skip}, func(n int, j deadletter.Judgement) error {
+				if n%1000 == 0 {
+					fmt.Fprintf(a.err, "%d of %d events ...\n", n, total)
 				}
-				return nil
-			}); err != nil {
-				return err
+				v := letterOf(j)
+				v.Sightings = max(v.Sightings, 1)
+				return p.add(v)
+			})
+			var stopped *deadletter.StoppedError
+			if errors.As(err, &stopped) {
+				err = fmt.Errorf("event %d of %d: %w", stopped.Item, total, stopped.Err)
+				if do {
+					fmt.Fprintf(a.err, "%d of %d events are in; the rest: the same command with --skip %d\n", stopped.Item-1, total, stopped.Item-1)
+				}
 			}
-			return p.end(true)
+			if printed := p.end(err == nil); err == nil {
+				err = printed
+			}
+			return err
 		}),
 	}
+	cmd.Flags().IntVar(&skip, "skip", 0, "pass over so many events at the beginning, that a run which was stopped has taken in")
 	cmd.Flags().StringVar(&flowName, "flow", "", "the flow of plain records that name none")
 	change.add(cmd)
 	a.deskFlags(cmd, &flowsFile)

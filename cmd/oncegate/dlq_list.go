@@ -74,12 +74,14 @@ func pick(ctx context.Context, d *deadletter.Desk, arg string, open bool) (found
 // letterPrinter prints letters as they come: in order of first failure while they
 // are few enough to hold, else by id.
 type letterPrinter struct {
-	a      *app
-	limit  int // 0: all
-	held   []letterView
-	passed bool // too many to hold: what came first is printed already
-	shown  int
-	cut    bool
+	a     *app
+	limit int // 0: all
+	// inOrder prints them in the order in which they come.
+	inOrder bool
+	held    []letterView
+	passed  bool // too many to hold: what came first is printed already
+	shown   int
+	cut     bool
 }
 
 func (p *letterPrinter) add(v letterView) error {
@@ -88,7 +90,7 @@ func (p *letterPrinter) add(v letterView) error {
 		return errEnough
 	}
 	p.held = append(p.held, v)
-	if len(p.held) <= maxSorted && (!p.passed || len(p.held) < 1000) {
+	if len(p.held) <= maxSorted && (!p.passed && !p.inOrder || len(p.held) < 1000) {
 		return nil
 	}
 	p.passed = true
@@ -131,7 +133,10 @@ func (p *letterPrinter) flush() error {
 // end prints what is held, and whether that was all.
 func (p *letterPrinter) end(complete bool) error {
 	order := "by id: too many to sort"
-	if !p.passed {
+	switch {
+	case p.inOrder:
+		order = "in the order of the input"
+	case !p.passed:
 		order = "by first failure"
 		slices.SortStableFunc(p.held, func(x, y letterView) int {
 			return cmp.Or(cmp.Compare(x.FirstFailed, y.FirstFailed), cmp.Compare(x.EventID, y.EventID), cmp.Compare(x.ID, y.ID))
