@@ -56,7 +56,7 @@ func (d *Desk) Count(ctx context.Context, o EachOptions) (Counts, error) {
 			g = &Group{Fingerprint: j.Fingerprint, Code: j.Code, Target: j.Target, Decisions: map[Decision]int{}, FirstFailed: j.Letter.FirstFailedAt}
 			groups[j.Fingerprint] = g
 		}
-		c.add(g, j)
+		c.add(g, &j)
 		return nil
 	})
 	if err != nil {
@@ -73,8 +73,8 @@ func (d *Desk) Count(ctx context.Context, o EachOptions) (Counts, error) {
 	return c, nil
 }
 
-func (c *Counts) add(g *Group, j Judgement) {
-	l := j.Letter
+func (c *Counts) add(g *Group, j *Judgement) {
+	l := &j.Letter
 	if l.FirstFailedAt.Before(g.FirstFailed) {
 		g.FirstFailed = l.FirstFailedAt
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/internal/ratio"
 )
 
 const benchGroups = 10_000
@@ -31,6 +33,7 @@ func benchLetters() int {
 type benchServer struct {
 	Endpoint   string
 	Credential cloudtest.Credential
+	CPU        time.Duration // that it took to answer, told in the end
 }
 
 // TestServeManyLetters is the process of BenchmarkCount that holds the table, so
@@ -45,9 +48,15 @@ func TestServeManyLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.ots.Close()
-	raw, _ := json.Marshal(benchServer{w.ots.Endpoint(), w.cred})
-	fmt.Printf("\n%s\n", raw)
+	runtime.GC()
+	loaded := ratio.CPU()
+	say := func(s benchServer) {
+		raw, _ := json.Marshal(s)
+		fmt.Printf("\n%s\n", raw)
+	}
+	say(benchServer{Endpoint: w.ots.Endpoint(), Credential: w.cred})
 	_, _ = io.ReadAll(os.Stdin)
+	say(benchServer{CPU: ratio.CPU() - loaded})
 }
 
 // BenchmarkCount counts a million letters in 10,000 groups, in another process
@@ -68,12 +77,11 @@ func BenchmarkCount(b *testing.B) {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	defer func() {
-		in.Close()
-		_ = cmd.Wait()
-	}()
+	defer func() { _ = cmd.Wait() }()
+	defer in.Close()
 	var server benchServer
-	for lines := bufio.NewScanner(out); server.Endpoint == "" && lines.Scan(); {
+	lines := bufio.NewScanner(out)
+	for server.Endpoint == "" && lines.Scan() {
 		_ = json.Unmarshal(lines.Bytes(), &server)
 	}
 	d := newWorldOf(b).desk
@@ -89,12 +97,20 @@ func BenchmarkCount(b *testing.B) {
 	d.Now = time.Now
 	p := newPeak()
 	letters := benchLetters()
+	used := ratio.CPU()
 	for b.Loop() {
 		c, err := d.Count(b.Context(), EachOptions{Progress: p.sample})
 		if err != nil || c.Basis.Letters != letters || len(c.Groups) != benchGroups || c.Closed[letter.FinalDiscarded] != letters/10 {
 			b.Fatal(c.Basis, len(c.Groups), c.Closed, err)
 		}
 	}
+	used = ratio.CPU() - used
+	in.Close()
+	for server.CPU == 0 && lines.Scan() {
+		_ = json.Unmarshal(lines.Bytes(), &server)
+	}
+	b.ReportMetric(used.Seconds()/float64(b.N), "client-cpu-s")
+	b.ReportMetric(server.CPU.Seconds()/float64(b.N), "stand-in-cpu-s")
 	b.ReportMetric(float64(letters)/(b.Elapsed().Seconds()/float64(b.N)), "letters/s")
 	b.ReportMetric(float64(p.megabytes()), "peak-live-MB")
 	b.ReportMetric(float64(p.heap>>20), "peak-heap-MB")

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -111,23 +112,30 @@ type walk struct {
 	fn         func(Judgement) error
 	fresh, few bool
 	batch      []letter.Letter
+	judged     []Judgement // of the batch
+	gone       []bool      // letters of the batch that are not there any more
 	basis      Basis
 }
 
-func (w *walk) reads(l letter.Letter) bool {
+func (w *walk) reads(l *letter.Letter) bool {
 	return w.fresh || (l.Open() && (w.few || l.Decision == ""))
 }
 
+// flush judges a batch and hands it on. Its room is used again and again, and no
+// reader is started where nothing is to be read: a count comes by a million times.
 func (w *walk) flush(ctx context.Context) error {
-	judged := make([]Judgement, len(w.batch))
-	gone := make([]bool, len(w.batch))
+	w.judged = slices.Grow(w.judged[:0], len(w.batch))[:len(w.batch)]
+	w.gone = slices.Grow(w.gone[:0], len(w.batch))[:len(w.batch)]
+	clear(w.gone)
+	judged, gone := w.judged, w.gone
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(judgeReaders)
-	for i, l := range w.batch {
-		if !w.reads(l) {
-			judged[i] = Stored(l)
+	for i := range w.batch {
+		if !w.reads(&w.batch[i]) {
+			judged[i] = Stored(w.batch[i])
 			continue
 		}
+		l := w.batch[i]
 		group.Go(func() (err error) {
 			if w.o.brief {
 				var ok bool
@@ -145,12 +153,13 @@ func (w *walk) flush(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for i, j := range judged {
+	for i := range judged {
+		j := &judged[i]
 		if gone[i] || (w.o.Fingerprint != "" && j.Fingerprint != w.o.Fingerprint && j.Letter.Fingerprint != w.o.Fingerprint) {
 			continue
 		}
 		w.basis.Letters++
-		switch l := w.batch[i]; {
+		switch l := &w.batch[i]; {
 		case w.reads(l):
 			w.basis.Read++
 		case l.Open():
@@ -159,7 +168,7 @@ func (w *walk) flush(ctx context.Context) error {
 				w.basis.Oldest = l.DecidedAt
 			}
 		}
-		if err := w.fn(j); err != nil {
+		if err := w.fn(*j); err != nil {
 			return err
 		}
 	}

@@ -43,7 +43,7 @@ func (r Range) options() aliyun.ScanOptions {
 // the table is read ahead in parallel, in bounded memory. An error of the service
 // wraps idempotency.ErrUnavailable; one of fn ends the scan.
 func (t *Table) Each(ctx context.Context, r Range, fn func(Letter) error) error {
-	return t.scan(ctx, r.options(), fn)
+	return t.scan(ctx, r.options(), parse, fn)
 }
 
 // tallied are the columns that counts go by.
@@ -59,10 +59,26 @@ var tallied = []string{
 func (t *Table) EachTally(ctx context.Context, r Range, fn func(Letter) error) error {
 	o := r.options()
 	o.Columns = tallied
-	return t.scan(ctx, o, fn)
+	return t.scan(ctx, o, parseTally, fn)
 }
 
-func (t *Table) scan(ctx context.Context, o aliyun.ScanOptions, fn func(Letter) error) error {
+// parseTally reads the columns that counts go by: a fourth of what parse looks for.
+func parseTally(id string, row aliyun.Row) (Letter, error) {
+	c := aliyun.Reader{Row: row}
+	l := Letter{
+		ID: id, Fingerprint: c.Text("fingerprint"), Code: Code(c.Text("error_code")), Target: c.Text("target"), Flow: c.Text("flow"),
+		Decision: c.Text("decision"), DecidedAt: c.Time("decided_at"),
+		JudgedCode: Code(c.Text("judged_code")), JudgedTarget: c.Text("judged_target"), Reclassified: Code(c.Text("reclassified")),
+		FinalStatus:   FinalStatus(c.Text("final_status")),
+		FirstFailedAt: c.Time("first_failed_at"), LastFailedAt: c.Time("last_failed_at"), ExpiresAt: c.Time("expires_at"),
+	}
+	if c.Err != nil {
+		return Letter{}, fmt.Errorf("read letter %s: %w", id, c.Err)
+	}
+	return l, nil
+}
+
+func (t *Table) scan(ctx context.Context, o aliyun.ScanOptions, parse func(string, aliyun.Row) (Letter, error), fn func(Letter) error) error {
 	var mine error
 	err := t.store.ScanAll(ctx, LetterTable, o, func(p aliyun.Page) error {
 		for i, row := range p.Rows {

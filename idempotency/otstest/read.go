@@ -2,6 +2,7 @@ package otstest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/aliyun/aliyun-tablestore-go-sdk/tablestore/otsprotocol"
 	"github.com/golang/protobuf/proto"
@@ -21,10 +22,10 @@ type readOptions interface {
 
 // view decides what of a row is shown.
 type view struct {
-	columns  map[string]bool // empty: all
-	from, to string          // "" is open; to is exclusive
-	since    int64           // milliseconds
-	until    int64           // exclusive
+	columns  []string // sorted; empty: all
+	from, to string   // "" is open; to is exclusive
+	since    int64    // milliseconds
+	until    int64    // exclusive
 	versions int
 	filter   *condition
 	page     *page
@@ -35,13 +36,12 @@ func newView(o readOptions) (*view, error) {
 	if n := len(o.GetColumnsToGet()); n > maxColumnsToGet {
 		return nil, invalid("The number of columns from the request exceeds the limit, limit count: `%d` , column count:`%d`.", maxColumnsToGet, n)
 	}
-	v.columns = make(map[string]bool, len(o.GetColumnsToGet()))
 	for _, name := range o.GetColumnsToGet() {
 		if !validName(name) {
 			return nil, invalid("Invalid column name: `%s`.", name)
 		}
-		v.columns[name] = true
 	}
+	v.columns = slices.Sorted(slices.Values(o.GetColumnsToGet()))
 	r, n := o.GetTimeRange(), o.GetMaxVersions()
 	switch {
 	case r == nil && n == 0:
@@ -84,15 +84,25 @@ func (v *view) within(r *otsprotocol.TimeRange) error {
 }
 
 // project shows a row; shown is false where the columns asked for or the
-// filter leave nothing of it. size is what the service bills.
-func (v *view) project(t *table, r *row, now int64) (out wireRow, size int, shown bool) {
-	out.pk = t.wire(r.pk)
-	keyAsked, column := false, 0
-	for _, k := range t.schema {
-		keyAsked = keyAsked || v.columns[k.name]
-	}
+// filter leave nothing of it. size is what the service bills. into lends its room:
+// a scan projects millions of rows.
+func (v *view) project(t *table, r *row, now int64, into wireRow) (out wireRow, size int, shown bool) {
+	out.pk, out.attrs = t.appendWire(into.pk[:0], r.pk), into.attrs[:0]
+	column, asked := 0, v.columns
 	for _, c := range r.columns {
-		if len(v.columns) > 0 && !v.columns[c.name] || c.name < v.from || v.to != "" && c.name >= v.to {
+		if len(v.columns) > 0 {
+			// Both are sorted by name.
+			for len(asked) > 0 && asked[0] < c.name {
+				asked = asked[1:]
+			}
+			if len(asked) == 0 {
+				break
+			}
+			if asked[0] != c.name {
+				continue
+			}
+		}
+		if c.name < v.from || v.to != "" && c.name >= v.to {
 			continue
 		}
 		n, paged := 0, v.page.shows(column)
@@ -110,10 +120,15 @@ func (v *view) project(t *table, r *row, now int64) (out wireRow, size int, show
 		}
 	}
 	size = t.keySize(r.pk) + attrsSize(out.attrs)
-	if len(v.columns) > 0 && !keyAsked && len(out.attrs) == 0 {
+	if len(v.columns) > 0 && len(out.attrs) == 0 && !v.asksKey(t) {
 		return out, size, false
 	}
-	return out, size, v.filter.holds(out.stored)
+	return out, size, v.filter == nil || v.filter.holds(out.stored)
+}
+
+// asksKey says whether a key column is among those asked for.
+func (v *view) asksKey(t *table) bool {
+	return slices.ContainsFunc(t.schema, func(k keyColumn) bool { return slices.Contains(v.columns, k.name) })
 }
 
 // stored looks a column up in what was read: a filter sees only columns that
@@ -199,7 +214,7 @@ func (t *table) read(pk []value, v *view, now int64) ([]byte, *otsprotocol.Consu
 	if r == nil {
 		return []byte{}, capacity(1, 0)
 	}
-	out, size, shown := v.project(t, r, now)
+	out, size, shown := v.project(t, r, now, wireRow{})
 	if !shown {
 		return []byte{}, capacity(units(size), 0)
 	}

@@ -111,10 +111,11 @@ func (t *table) keyFrom(cells []cell, use keyUse) ([]value, error) {
 }
 
 // wire spells a key with the names of the schema.
-func (t *table) wire(pk []value) []cell {
-	cells := make([]cell, len(pk))
+func (t *table) wire(pk []value) []cell { return t.appendWire(make([]cell, 0, len(pk)), pk) }
+
+func (t *table) appendWire(cells []cell, pk []value) []cell {
 	for i, v := range pk {
-		cells[i] = cell{name: t.schema[i].name, val: v, hasValue: true}
+		cells = append(cells, cell{name: t.schema[i].name, val: v, hasValue: true})
 	}
 	return cells
 }
