@@ -82,6 +82,7 @@ func (d *delivery) settleSent(ctx context.Context, rec idempotency.Record, claim
 		r, err := d.retry(idempotency.CodeTemporaryUnavailable, err)
 		return idempotency.Record{}, r, true, err
 	}
+	ctx = flows.WithTrace(ctx, d.trace)
 	read := rec
 	read.Attempt = max(rec.Attempt, 2) // rows of the first attempt count too
 	l, err := d.openLedger(ctx, read)

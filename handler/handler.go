@@ -167,6 +167,7 @@ type delivery struct {
 	input  *flows.Input
 	key    idempotency.Key
 	digest string
+	trace  events.Trace
 	// declared are the flow's effects with their keys for this task.
 	declared []idempotency.TaskEffect
 	// kept is the letter for an event that no claim will be made for.
@@ -194,6 +195,7 @@ func (d *delivery) read() {
 		d.kept = func(ctx context.Context) (Result, error) { return d.undecodable(ctx, err) }
 		return
 	}
+	d.trace = d.event.Trace()
 	if d.flow = d.o.Flows.Find(d.event); d.flow == nil {
 		d.kept = d.flowless
 		return
@@ -276,7 +278,7 @@ func (d *delivery) claim() idempotency.Claim {
 	return idempotency.Claim{
 		Key: d.key, InputDigest: d.digest, Owner: d.o.NewOwner(), Now: d.received, Budget: d.flow.MaxAttempts,
 		KeyRule: d.rules[d.flow], Target: d.target(), Flow: d.flow.Name, Environment: d.o.Environment,
-		Source: d.event.Source(), EventID: d.event.ID(), TraceID: traceID(d.event),
+		Source: d.event.Source(), EventID: d.event.ID(), TraceID: d.trace.ID(),
 		ConsumerVersion: d.Version, ProcessorVersion: d.processorVersion(), NoTakeover: !d.last,
 		Effects: d.declared,
 	}
@@ -402,19 +404,4 @@ func (d *delivery) log(ctx context.Context, r Result, err error) {
 		slog.String("letter_id", r.LetterID), slog.String("reason", r.Reason), slog.String("cause", cause),
 		slog.String("request_id", d.RequestID), slog.String("consumer_version", d.Version),
 		slog.Int64("took_ms", d.o.Now().Sub(d.received).Milliseconds()))
-}
-
-// traceID reads the trace id of a W3C traceparent, "" for anything else.
-func traceID(e *events.Event) string {
-	s := e.Extension("traceparent")
-	if len(s) != 55 || s[2] != '-' || s[35] != '-' {
-		return ""
-	}
-	id := s[3:35]
-	for _, r := range id {
-		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
-			return ""
-		}
-	}
-	return id
 }

@@ -36,7 +36,7 @@ func (d *delivery) base(c cause) letter.Letter {
 		digest = "raw:" + rawHash
 	}
 	l.ID = letter.ID(d.event.Source(), d.event.ID(), digest)
-	l.EventID, l.EventSource, l.EventTime, l.TraceID = d.event.ID(), d.event.Source(), d.event.Time(), traceID(d.event)
+	l.EventID, l.EventSource, l.EventTime, l.TraceID = d.event.ID(), d.event.Source(), d.event.Time(), d.trace.ID()
 	if d.flow != nil {
 		l.Flow = d.flow.Name
 	}

@@ -19,7 +19,7 @@ import (
 // run does the work of a claimed record: adopt or process, store, settle.
 func (d *delivery) run(ctx context.Context, rec idempotency.Record, s span) (Result, error) {
 	d.transition(ctx, rec)
-	work, cancel := context.WithDeadline(ctx, s.workEnd)
+	work, cancel := context.WithDeadline(flows.WithTrace(ctx, d.trace), s.workEnd)
 	defer cancel()
 	label := artifacts.Label{Key: rec.Key, Attempt: rec.Attempt, InputDigest: rec.InputDigest, ProcessorVersion: rec.ProcessorVersion}
 
