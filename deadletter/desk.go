@@ -95,7 +95,7 @@ func (d *Desk) identify(item Item, flowName string) (l letter.Letter, raw []byte
 	if err != nil {
 		return l, raw, err.Error()
 	}
-	l.EventID, l.EventSource, l.EventTime = e.ID(), e.Source(), e.Time()
+	l.EventID, l.EventSource, l.EventTime, l.TraceID = e.ID(), e.Source(), e.Time(), e.Trace().ID()
 	f := d.Flows.Find(e)
 	if f == nil {
 		digest := idempotency.Digest(e.Payload())

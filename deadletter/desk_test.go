@@ -329,3 +329,13 @@ func TestLettersEndAndChangeWithWhoAndWhy(t *testing.T) {
 		t.Error("a letter that is not there was closed")
 	}
 }
+
+func TestALetterFromTheQueueKeepsTheTraceOfItsEvent(t *testing.T) {
+	w := newWorld(t)
+	const id = "0af7651916cd43dd8448eb211c80319c"
+	event := orderEvent("e1", "1", "5")
+	j := w.ingest(event[:len(event)-1] + `,"traceparent":"00-` + id + `-b7ad6b7169203331-01"}`)[0]
+	if j.Letter.TraceID != id {
+		t.Errorf("the letter's trace is %q", j.Letter.TraceID)
+	}
+}

@@ -196,7 +196,7 @@ func (a *answer) summary() string {
 // maxModelAnswer bounds what is read of one answer, in bytes.
 const maxModelAnswer = 4 << 20
 
-// modelTransport adds the stable request id and notes status, code and
+// modelTransport adds the stable request id and the trace, and notes status, code and
 // Retry-After. Error bodies go no further: they may quote the user's text.
 type modelTransport struct{ base http.RoundTripper }
 
@@ -207,6 +207,7 @@ func (t modelTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	req = req.Clone(req.Context())
 	req.Header.Set("X-Request-Id", seen.requestID)
+	SetTrace(req)
 	resp, err := t.base.RoundTrip(req)
 	if err != nil {
 		return nil, err

@@ -78,6 +78,7 @@ func (t Target) call(ctx context.Context, tools Tools, method, path, key string,
 	if t.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+t.Token)
 	}
+	SetTrace(req)
 	client := http.Client{Transport: tools.transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {

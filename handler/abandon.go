@@ -22,7 +22,9 @@ const (
 // done elsewhere, or that has expired. That no other open letter of the key is left is the caller's to see to.
 // It may be called again and again; the only errors are *RetryError.
 func (h *Handler) Abandon(ctx context.Context, e Envelope, d Delivery) (Result, error) {
-	return h.guardCall(ctx, nil, d, func(one *delivery) (Result, error) { return one.abandon(ctx, e.Letter) })
+	return h.guardCall(ctx, callAbandon, nil, d, func(ctx context.Context, one *delivery) (Result, error) {
+		return one.abandon(ctx, e.Letter)
+	})
 }
 
 func (d *delivery) abandon(ctx context.Context, id string) (Result, error) {
@@ -56,6 +58,7 @@ func (d *delivery) abandon(ctx context.Context, id string) (Result, error) {
 	case rec.RecordVersion != idempotency.RecordVersion || !rec.Status.Known():
 		return d.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("record of version %d with status %q cannot be acted on", rec.RecordVersion, rec.Status))
 	}
+	d.record = &rec
 	known := rec
 	for _, e := range rec.Effects {
 		// The task's row may not have heard of it yet.
@@ -80,7 +83,6 @@ func (d *delivery) abandon(ctx context.Context, id string) (Result, error) {
 			}
 			return d.retry(idempotency.CodeTemporaryUnavailable, err)
 		}
-		d.transition(ctx, next)
 	}
 	// An error code means that a call was refused, so the record's own one is left out.
 	r := d.ofRecord(DecisionAbandoned, next)

@@ -45,7 +45,7 @@ func (h *Handler) HandleBatch(ctx context.Context, raw []byte, d Delivery) (Batc
 	var groups [][]*member
 	at := map[string]int{}
 	for i, one := range members {
-		m := &member{delivery: h.newDelivery(one, d), place: i}
+		m := &member{delivery: h.newDelivery(callMember, one, d), place: i}
 		b.members[i] = m
 		m.read()
 		n, ok := at[m.lane()]

@@ -66,7 +66,7 @@ func thinker(tb testing.TB) *Handler {
 // finds flow, key and digest, and takes the steps of a first claim and of a
 // duplicate.
 func (h *Handler) think(raw []byte) (idempotency.Answer, error) {
-	d := h.newDelivery(raw, Delivery{RequestID: "r", FunctionName: "gate", Version: "7"})
+	d := h.newDelivery(callEvent, raw, Delivery{RequestID: "r", FunctionName: "gate", Version: "7"})
 	d.read()
 	if d.kept != nil {
 		return "", fmt.Errorf("the event is kept as a letter")

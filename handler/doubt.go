@@ -56,7 +56,6 @@ func (d *delivery) inDoubt(ctx context.Context, rec idempotency.Record, l *ledge
 	if err != nil {
 		return d.notSettled(stored, err)
 	}
-	d.transition(ctx, stored)
 	r := d.ofRecord(DecisionOutcomeUnknown, stored)
 	r.LetterID, r.Reason = id, f.Summary
 	return r, nil
@@ -82,6 +81,7 @@ func (d *delivery) settleSent(ctx context.Context, rec idempotency.Record, claim
 		r, err := d.retry(idempotency.CodeTemporaryUnavailable, err)
 		return idempotency.Record{}, r, true, err
 	}
+	ctx = flows.WithTrace(ctx, d.trace)
 	read := rec
 	read.Attempt = max(rec.Attempt, 2) // rows of the first attempt count too
 	l, err := d.openLedger(ctx, read)
@@ -118,7 +118,6 @@ func (d *delivery) settleSent(ctx context.Context, rec idempotency.Record, claim
 		r, err = d.notSettled(stored, err)
 		return next, r, true, err
 	}
-	d.transition(ctx, stored)
 	r = d.ofRecord(DecisionOutcomeUnknown, stored)
 	r.LetterID, r.Reason = id, doubtSummary
 	return next, r, true, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/oncegate/oncegate/artifacts"
@@ -72,21 +71,10 @@ func (l *ledger) madeFrom() idempotency.Ref {
 func (l *ledger) run(ctx context.Context, output artifacts.Stored, s span) (*idempotency.Failure, error) {
 	for _, e := range l.known.Effects {
 		if failure, err := l.one(ctx, e, output, s); failure != nil {
-			l.o.Log.LogAttrs(ctx, slog.LevelInfo, "effect", l.effectAttrs(e.Name, string(failure.Code))...)
 			return failure, err
 		}
-		l.o.Log.LogAttrs(ctx, slog.LevelInfo, "effect", l.effectAttrs(e.Name, "")...)
 	}
 	return nil, nil
-}
-
-func (l *ledger) effectAttrs(name, code string) []slog.Attr {
-	attrs := []slog.Attr{slog.String("idempotency_key", l.known.Key), slog.Int64("attempt", l.known.Attempt), slog.String("effect", name), slog.String("error_code", code)}
-	if row := l.rows[name]; row != nil {
-		attrs = append(attrs, slog.String("effect_key", row.Key), slog.String("state", string(row.State)), slog.String("outcome", string(row.Outcome)),
-			slog.String("target_record_id", row.TargetRecordID), slog.Int64("revision", row.Revision))
-	}
-	return attrs
 }
 
 // one brings one effect to its end, or says why it cannot now.

@@ -90,8 +90,8 @@ func (h *Handler) Call(ctx context.Context, e Envelope, d Delivery) (Result, err
 }
 
 // guardCall carries a call out whatever panics on the way, and writes its log line.
-func (h *Handler) guardCall(ctx context.Context, raw []byte, d Delivery, call func(*delivery) (Result, error)) (r Result, err error) {
-	one := h.newDelivery(raw, d)
+func (h *Handler) guardCall(ctx context.Context, kind string, raw []byte, d Delivery, call func(context.Context, *delivery) (Result, error)) (r Result, err error) {
+	one := h.newDelivery(kind, raw, d)
 	one.last = true
 	defer func() {
 		if p := recover(); p != nil {
@@ -100,7 +100,7 @@ func (h *Handler) guardCall(ctx context.Context, raw []byte, d Delivery, call fu
 		}
 		one.log(ctx, r, err)
 	}()
-	return call(one)
+	return call(one.observed(ctx), one)
 }
 
 // refuse answers a call that is not carried out, with nothing written.

@@ -25,6 +25,8 @@ import (
 	"github.com/oncegate/oncegate/events"
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/logline"
 )
 
 // Options is what a handler works with. All fields without a default are required.
@@ -115,7 +117,9 @@ func New(o Options) (*Handler, error) {
 	for _, f := range o.Flows.Flows {
 		rules[f] = f.KeyRuleID(o.KeySecret)
 	}
-	return &Handler{o, rules, cache}, nil
+	h := &Handler{o, rules, cache}
+	h.observing()
+	return h, nil
 }
 
 // Delivery is what the platform says of one invocation.
@@ -128,13 +132,13 @@ type Delivery struct {
 
 // Handle handles one event. The only errors are *RetryError.
 func (h *Handler) Handle(ctx context.Context, raw []byte, d Delivery) (Result, error) {
-	one := h.newDelivery(raw, d)
+	one := h.newDelivery(callEvent, raw, d)
 	one.last = true
 	return one.guarded(ctx)
 }
 
-func (h *Handler) newDelivery(raw []byte, d Delivery) *delivery {
-	return &delivery{Handler: h, Delivery: d, raw: raw, received: h.o.Now()}
+func (h *Handler) newDelivery(call string, raw []byte, d Delivery) *delivery {
+	return &delivery{Handler: h, Delivery: d, call: call, raw: raw, received: h.o.Now()}
 }
 
 // guarded handles the event whatever panics on the way, and writes its log line.
@@ -148,11 +152,11 @@ func (d *delivery) guarded(ctx context.Context) (result Result, err error) {
 			d.log(ctx, result, err)
 		}
 	}()
-	d.received = d.o.Now()
+	d.received, d.duplicate = d.o.Now(), ""
 	if d.event == nil && d.kept == nil {
 		d.read()
 	}
-	return d.handle(ctx)
+	return d.handle(d.observed(ctx))
 }
 
 // delivery is one event on its way.
@@ -167,6 +171,7 @@ type delivery struct {
 	input  *flows.Input
 	key    idempotency.Key
 	digest string
+	trace  events.Trace
 	// declared are the flow's effects with their keys for this task.
 	declared []idempotency.TaskEffect
 	// kept is the letter for an event that no claim will be made for.
@@ -177,6 +182,13 @@ type delivery struct {
 	superseding bool
 	// last says that the rest of the batch is done.
 	last bool
+
+	// For the log.
+	call      string              // what came
+	duplicate string              // how a copy was recognised
+	batch     string              // plan of a replay
+	record    *idempotency.Record // that a call without an event is about
+	calls     aliyun.Calls
 }
 
 // read decodes the event as far as no store is needed. Afterwards either kept is
@@ -194,6 +206,7 @@ func (d *delivery) read() {
 		d.kept = func(ctx context.Context) (Result, error) { return d.undecodable(ctx, err) }
 		return
 	}
+	d.trace = d.event.Trace()
 	if d.flow = d.o.Flows.Find(d.event); d.flow == nil {
 		d.kept = d.flowless
 		return
@@ -228,6 +241,7 @@ func (d *delivery) handle(ctx context.Context) (Result, error) {
 		return d.kept(ctx)
 	}
 	if known, ok := d.settled.Get(d.key.Hex); ok && known.digest == d.digest && d.received.Before(known.expiresAt) {
+		d.duplicate = logline.ByCache
 		return d.result(known.result), nil
 	}
 	claim := d.claim()
@@ -276,7 +290,7 @@ func (d *delivery) claim() idempotency.Claim {
 	return idempotency.Claim{
 		Key: d.key, InputDigest: d.digest, Owner: d.o.NewOwner(), Now: d.received, Budget: d.flow.MaxAttempts,
 		KeyRule: d.rules[d.flow], Target: d.target(), Flow: d.flow.Name, Environment: d.o.Environment,
-		Source: d.event.Source(), EventID: d.event.ID(), TraceID: traceID(d.event),
+		Source: d.event.Source(), EventID: d.event.ID(), TraceID: d.trace.ID(),
 		ConsumerVersion: d.Version, ProcessorVersion: d.processorVersion(), NoTakeover: !d.last,
 		Effects: d.declared,
 	}
@@ -320,6 +334,7 @@ func (d *delivery) timeFor(ctx context.Context) (span, error) {
 
 // answer turns what a claim met into what the platform is told.
 func (d *delivery) answer(ctx context.Context, c idempotency.Claimed, claim idempotency.Claim) (Result, error) {
+	d.duplicate = d.copyOf(c)
 	switch c.Answer {
 	case idempotency.AnswerDuplicate:
 		d.remember(c.Record)
@@ -346,6 +361,29 @@ func (d *delivery) answer(ctx context.Context, c idempotency.Claimed, claim idem
 		return d.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("record of version %d with status %q cannot be acted on",
 			c.Record.RecordVersion, c.Record.Status))
 	}
+}
+
+// copyOf says how a delivery that runs nothing was recognised, "" where it is no copy.
+func (d *delivery) copyOf(c idempotency.Claimed) string {
+	switch c.Answer {
+	case idempotency.AnswerDuplicate:
+		switch {
+		case !c.Read:
+			return logline.ByFailedPut
+		case d.RetryCount > 0:
+			return logline.ByRetryRead
+		}
+		return logline.ByRead
+	case idempotency.AnswerInProgress:
+		return logline.InProgress
+	case idempotency.AnswerTooEarly:
+		return logline.TooEarly
+	case idempotency.AnswerSuperseded, idempotency.AnswerAbandoned:
+		return logline.Sighting
+	case idempotency.AnswerFinal, idempotency.AnswerOutcomeUnknown:
+		return logline.Ended
+	}
+	return ""
 }
 
 func (d *delivery) remember(r idempotency.Record) {
@@ -382,39 +420,4 @@ func (d *delivery) retryOf(decision Decision, code idempotency.Code, rec idempot
 	r := d.ofRecord(decision, rec)
 	r.ErrorCode = code
 	return r, &RetryError{code, r, err}
-}
-
-// log writes the one line of a delivery. Nothing in it comes from the event but
-// its id, source and derived hashes.
-func (d *delivery) log(ctx context.Context, r Result, err error) {
-	level, cause := slog.LevelInfo, ""
-	var re *RetryError
-	if errors.As(err, &re) {
-		level = slog.LevelWarn
-		if re.err != nil {
-			cause = re.err.Error()
-		}
-	}
-	d.o.Log.LogAttrs(ctx, level, "delivery",
-		slog.String("decision", string(r.Decision)), slog.String("event_id", r.EventID), slog.String("event_source", r.EventSource),
-		slog.String("flow", r.Flow), slog.String("idempotency_key", r.Key), slog.String("status", string(r.Status)),
-		slog.Int64("attempt", r.Attempt), slog.String("result_ref", r.ResultRef), slog.String("error_code", string(r.ErrorCode)),
-		slog.String("letter_id", r.LetterID), slog.String("reason", r.Reason), slog.String("cause", cause),
-		slog.String("request_id", d.RequestID), slog.String("consumer_version", d.Version),
-		slog.Int64("took_ms", d.o.Now().Sub(d.received).Milliseconds()))
-}
-
-// traceID reads the trace id of a W3C traceparent, "" for anything else.
-func traceID(e *events.Event) string {
-	s := e.Extension("traceparent")
-	if len(s) != 55 || s[2] != '-' || s[35] != '-' {
-		return ""
-	}
-	id := s[3:35]
-	for _, r := range id {
-		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
-			return ""
-		}
-	}
-	return id
 }

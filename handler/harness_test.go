@@ -25,6 +25,7 @@ import (
 	"github.com/oncegate/oncegate/idempotency/otstest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/internal/logline"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,6 +61,7 @@ type world struct {
 	owners  atomic.Int64
 	traffic traffic
 	limit   time.Duration // of an invocation
+	forged  bool          // the test has written or removed steps itself
 
 	mu          sync.Mutex
 	tableHooks  []func(cloudtest.Call, cloudtest.Phase)
@@ -97,6 +99,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 		w.tables.Faults.ResetCalls()
 		w.objects.Faults.ResetCalls()
 		test(t, w)
+		w.checkLog()
 	})
 }
 
@@ -186,7 +189,7 @@ func (w *world) instance(edits ...func(*handler.Options)) *handler.Handler {
 		Environment: environment, KeySecret: []byte(keySecret), Policy: policy,
 		ReserveMin: 2 * time.Second, ReserveMax: 10 * time.Second,
 		Now: time.Now, NewOwner: func() string { return fmt.Sprintf("%08x-owner-token-of-a-run", w.owners.Add(1)) },
-		Skew: skew.Value, Log: slog.New(slog.NewJSONHandler(w.logs, nil)),
+		Skew: skew.Value, Log: logline.NewLogger(w.logs, slog.LevelInfo),
 	}
 	for _, edit := range edits {
 		edit(&o)

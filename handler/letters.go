@@ -7,6 +7,7 @@ import (
 
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/logline"
 )
 
 // cause is why an event becomes a letter.
@@ -36,7 +37,7 @@ func (d *delivery) base(c cause) letter.Letter {
 		digest = "raw:" + rawHash
 	}
 	l.ID = letter.ID(d.event.Source(), d.event.ID(), digest)
-	l.EventID, l.EventSource, l.EventTime, l.TraceID = d.event.ID(), d.event.Source(), d.event.Time(), traceID(d.event)
+	l.EventID, l.EventSource, l.EventTime, l.TraceID = d.event.ID(), d.event.Source(), d.event.Time(), d.trace.ID()
 	if d.flow != nil {
 		l.Flow = d.flow.Name
 	}
@@ -130,9 +131,6 @@ func (d *delivery) flowOff(ctx context.Context, c idempotency.Claim) (Result, er
 		if rec, err = d.o.Tasks.Park(ctx, c); err != nil {
 			return d.retry(idempotency.CodeTemporaryUnavailable, err)
 		}
-		if rec.Owner == c.Owner {
-			d.transition(ctx, rec)
-		}
 	}
 	// A record that came in between may be of another input: nothing is said of its result.
 	return d.result(Result{Decision: DecisionParked, Status: rec.Status, Attempt: rec.Attempt, LetterID: id, Reason: "the flow is off"}), nil
@@ -154,6 +152,7 @@ func (d *delivery) conflict(ctx context.Context, rec idempotency.Record) (Result
 	// Of the record's result nothing is said: it belongs to another input.
 	r := d.result(Result{Decision: DecisionConflict, Reason: c.reason, Status: rec.Status, Attempt: rec.Attempt})
 	if review.Rejects() {
+		d.duplicate = logline.Sighting
 		id, err := d.sight(ctx, c, letter.FinalDiscarded)
 		if err != nil {
 			return d.retry(idempotency.CodeTemporaryUnavailable, err)
@@ -202,7 +201,6 @@ func (d *delivery) exhausted(ctx context.Context, c idempotency.Claimed, claim i
 	if err != nil {
 		return d.notSettled(stored, err)
 	}
-	d.transition(ctx, stored)
 	r := d.ofRecord(DecisionFinal, stored)
 	r.LetterID = id
 	return r, nil

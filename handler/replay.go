@@ -23,7 +23,9 @@ const DecisionReplayRefused Decision = "replay_refused"
 // with DecisionReplayRefused. A run's own outcome is answered as for a delivery;
 // the only errors are *RetryError, after which the record says what became of it.
 func (h *Handler) Replay(ctx context.Context, e plan.Envelope, d Delivery) (Result, error) {
-	return h.guardCall(ctx, e.Raw, d, func(one *delivery) (Result, error) { return one.replay(ctx, e) })
+	return h.guardCall(ctx, callReplay, e.Raw, d, func(ctx context.Context, one *delivery) (Result, error) {
+		return one.replay(ctx, e)
+	})
 }
 
 func (d *delivery) replay(ctx context.Context, e plan.Envelope) (Result, error) {
@@ -78,6 +80,7 @@ func (d *delivery) allowed(ctx context.Context, e plan.Envelope) (g grant, reaso
 	case !ok:
 		return grant{}, "there is no such plan", nil
 	}
+	d.batch = p.ID
 	approval, err := d.o.Plans.Approval(ctx, e.Batch)
 	if err != nil {
 		return grant{}, "", err
@@ -191,7 +194,7 @@ func (d *delivery) notReopened(ctx context.Context, i plan.Frozen, rec *idempote
 	case err != nil || rec == nil || answer == idempotency.AnswerRun:
 		return d.retry(idempotency.CodeTemporaryUnavailable, errors.Join(errors.New("the task moved on meanwhile"), err))
 	}
-	return d.answer(ctx, idempotency.Claimed{Answer: answer, Record: *rec}, claim)
+	return d.answer(ctx, idempotency.Claimed{Answer: answer, Record: *rec, Read: true}, claim)
 }
 
 func (d *delivery) replayRefused(i plan.Frozen, rec *idempotency.Record, reason string) (Result, error) {

@@ -17,7 +17,7 @@ const DecisionResolved Decision = "resolved"
 // function alone writes the task. It may be called again and again; the call
 // itself says nothing but which review to read. The only errors are *RetryError.
 func (h *Handler) Resolve(ctx context.Context, e Envelope, d Delivery) (Result, error) {
-	return h.guardCall(ctx, nil, d, func(one *delivery) (Result, error) {
+	return h.guardCall(ctx, callResolve, nil, d, func(ctx context.Context, one *delivery) (Result, error) {
 		r, err := one.resolve(ctx, e)
 		r.Decision = DecisionResolved
 		return r, err
@@ -51,7 +51,7 @@ func (d *delivery) resolve(ctx context.Context, e Envelope) (Result, error) {
 	case rec.RecordVersion != idempotency.RecordVersion || !rec.Status.Known():
 		return d.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("record of version %d with status %q cannot be acted on", rec.RecordVersion, rec.Status))
 	}
-	d.key = idempotency.Key{Hex: rec.Key}
+	d.key, d.record = idempotency.Key{Hex: rec.Key}, &rec
 	switch review.Resolution {
 	case idempotency.ResolvedKeepOld, idempotency.ResolvedDiscard:
 		return d.closeRefused(ctx, review, rec)
@@ -211,7 +211,6 @@ func (d *delivery) settleResolved(ctx context.Context, rec, next idempotency.Rec
 	if err != nil {
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
 	}
-	d.transition(ctx, stored)
 	return d.carriedOut(stored), nil
 }
 
@@ -252,10 +251,8 @@ func (d *delivery) answered(ctx context.Context, rec idempotency.Record) (moved 
 	if err != nil {
 		return false, err
 	}
-	stored, err := d.o.Tasks.Settle(ctx, rec, next)
-	if err != nil {
+	if _, err := d.o.Tasks.Settle(ctx, rec, next); err != nil {
 		return false, err
 	}
-	d.transition(ctx, stored)
 	return true, nil
 }

@@ -205,6 +205,7 @@ func TestWithTwoEffectsInDoubtTheTaskWaitsForBothAnswers(t *testing.T) {
 		raw := place("e1", "17", 5)
 		first := w.doubted(raw, cloudtest.After)
 		// A second one, as another version of the code might leave it.
+		w.forged = true
 		r := w.task()
 		ledger := idempotency.NewLedger(w.store, policy)
 		sent, err := ledger.Send(w.ctx(), nil, idempotency.Sending{

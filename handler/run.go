@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -14,12 +13,12 @@ import (
 	"github.com/oncegate/oncegate/flows"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/logline"
 )
 
 // run does the work of a claimed record: adopt or process, store, settle.
 func (d *delivery) run(ctx context.Context, rec idempotency.Record, s span) (Result, error) {
-	d.transition(ctx, rec)
-	work, cancel := context.WithDeadline(ctx, s.workEnd)
+	work, cancel := context.WithDeadline(flows.WithTrace(ctx, d.trace), s.workEnd)
 	defer cancel()
 	label := artifacts.Label{Key: rec.Key, Attempt: rec.Attempt, InputDigest: rec.InputDigest, ProcessorVersion: rec.ProcessorVersion}
 
@@ -54,7 +53,6 @@ func (d *delivery) run(ctx context.Context, rec idempotency.Record, s span) (Res
 	if err != nil {
 		return d.notSettled(done, err)
 	}
-	d.transition(ctx, done)
 	d.remember(done)
 	return d.ofRecord(DecisionExecuted, done), nil
 }
@@ -63,9 +61,11 @@ func (d *delivery) run(ctx context.Context, rec idempotency.Record, s span) (Res
 func (d *delivery) notSettled(stored idempotency.Record, err error) (Result, error) {
 	if errors.Is(err, idempotency.ErrNotOwner) {
 		if stored.Status == idempotency.StatusSucceeded && stored.InputDigest == d.digest {
+			d.duplicate = logline.Overtaken
 			d.remember(stored)
 			return d.ofRecord(DecisionDuplicate, stored), nil
 		}
+		d.duplicate = logline.InProgress
 		return d.retryOf(DecisionInProgress, idempotency.CodeInProgress, stored, err)
 	}
 	return d.retry(idempotency.CodeTemporaryUnavailable, err)
@@ -111,8 +111,7 @@ func (d *delivery) output(ctx context.Context, rec idempotency.Record, l artifac
 			return artifacts.Stored{}, storageFailure("oss:", err), err
 		}
 		if ok {
-			d.o.Log.LogAttrs(ctx, slog.LevelInfo, "output adopted", slog.String("idempotency_key", rec.Key),
-				slog.Int64("attempt", rec.Attempt), slog.Int64("made_by_attempt", stored.Attempt))
+			d.adopted(ctx, rec, stored.Attempt)
 			return stored, nil, nil
 		}
 	}
@@ -277,7 +276,6 @@ func (d *delivery) fail(ctx context.Context, rec, known idempotency.Record, f id
 	if err != nil {
 		return d.notSettled(stored, err)
 	}
-	d.transition(ctx, stored)
 	if stored.Status == idempotency.StatusFailedFinal {
 		r := d.ofRecord(DecisionFinal, stored)
 		r.LetterID = letterID
@@ -297,13 +295,4 @@ func failureText(f idempotency.Failure, cause error) string {
 		text += ": " + call.Error()
 	}
 	return text
-}
-
-// transition logs one state change.
-func (d *delivery) transition(ctx context.Context, r idempotency.Record) {
-	d.o.Log.LogAttrs(ctx, slog.LevelInfo, "transition",
-		slog.String("idempotency_key", r.Key), slog.String("status", string(r.Status)), slog.Int64("revision", r.Revision),
-		slog.Int64("attempt", r.Attempt), slog.String("error_code", string(r.LastErrorCode)), slog.String("error_target", r.LastErrorTarget),
-		slog.String("error_summary", r.LastErrorSummary), slog.String("event_id", r.EventID), slog.String("flow", r.Flow),
-		slog.String("replay_batch_id", r.ReplayBatchID), slog.Bool("abandoned", r.Abandoned))
 }

@@ -14,10 +14,22 @@ import (
 type Ledger struct {
 	store  *aliyun.Tablestore
 	policy Policy
+	wrote  func(context.Context, *Effect, Effect) // may be nil
 }
 
 // NewLedger returns the ledger; it makes no call.
-func NewLedger(store *aliyun.Tablestore, policy Policy) *Ledger { return &Ledger{store, policy} }
+func NewLedger(store *aliyun.Tablestore, policy Policy) *Ledger {
+	return &Ledger{store: store, policy: policy}
+}
+
+// Observing returns the ledger with an observer of its writes, as Table.Observing does.
+func (l *Ledger) Observing(wrote func(ctx context.Context, before *Effect, e Effect)) *Ledger {
+	return &Ledger{l.store, l.policy, wrote}
+}
+
+func (l *Ledger) one(before *Effect, next Effect) *oneWrite[Effect] {
+	return &oneWrite[Effect]{store: l.store, get: l.Get, wrote: l.wrote, before: before, next: next}
+}
 
 // Get reads an effect; ok is false where it has no row.
 func (l *Ledger) Get(ctx context.Context, key string) (e Effect, ok bool, err error) {
@@ -41,7 +53,7 @@ var ErrSentElsewhere = errors.New("another run has written the effect")
 // Send writes that the request is about to leave. Only after it has returned
 // without an error may the request be sent.
 func (l *Ledger) Send(ctx context.Context, stored *Effect, s Sending) (Effect, error) {
-	result, e, err := write(ctx, l.store, stored, l.policy.Send(stored, s), l.Get)
+	result, e, err := l.one(stored, l.policy.Send(stored, s)).write(ctx)
 	switch {
 	case err != nil:
 		return Effect{}, fmt.Errorf("send effect: %w", err)
@@ -56,7 +68,7 @@ func (l *Ledger) Send(ctx context.Context, stored *Effect, s Sending) (Effect, e
 // Fence writes a REFUSED row over none or another REFUSED one. ErrSentElsewhere
 // comes with the row that is there instead.
 func (l *Ledger) Fence(ctx context.Context, stored *Effect, task Record, e TaskEffect, by string, now time.Time) (Effect, error) {
-	result, row, err := write(ctx, l.store, stored, l.policy.Fence(stored, task, e, by, now), l.Get)
+	result, row, err := l.one(stored, l.policy.Fence(stored, task, e, by, now)).write(ctx)
 	switch {
 	case err != nil:
 		return Effect{}, fmt.Errorf("fence effect: %w", err)
@@ -99,8 +111,9 @@ func (l *Ledger) put(ctx context.Context, before, next Effect, err error) (Effec
 	if err != nil {
 		return Effect{}, err
 	}
+	a := l.one(&before, next)
 	for range settleTries {
-		result, e, err := write(ctx, l.store, &before, next, l.Get)
+		result, e, err := a.write(ctx)
 		switch {
 		case err != nil:
 			return Effect{}, fmt.Errorf("write effect: %w", err)

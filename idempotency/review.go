@@ -127,20 +127,35 @@ func (r Review) Rejects() bool {
 
 // Reviews is the reviews table.
 type Reviews struct {
-	store *aliyun.Tablestore
+	store  *aliyun.Tablestore
+	opened func(context.Context, Review) // may be nil
 }
 
 // NewReviews returns the table; it makes no call.
-func NewReviews(store *aliyun.Tablestore) *Reviews { return &Reviews{store} }
+func NewReviews(store *aliyun.Tablestore) *Reviews { return &Reviews{store: store} }
+
+// Observing returns the table with an observer that hears of each review that was
+// opened, once.
+func (t *Reviews) Observing(opened func(context.Context, Review)) *Reviews {
+	return &Reviews{t.store, opened}
+}
+
+func (t *Reviews) tell(ctx context.Context, r Review) {
+	if t.opened != nil {
+		t.opened(ctx, r)
+	}
+}
 
 // Open makes sure that a review is there and returns it as stored.
 func (t *Reviews) Open(ctx context.Context, r Review) (Review, error) {
 	r.State, r.Revision = ReviewOpen, 1
 	err := t.store.Insert(ctx, ReviewTable, r.ID, r.columns())
 	if err == nil {
+		t.tell(ctx, r)
 		return r, nil
 	}
-	if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+	kind := aliyun.KindOf(err)
+	if kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
 		return Review{}, fmt.Errorf("open review: %w: %w", ErrUnavailable, err)
 	}
 	stored, ok, readErr := t.Get(ctx, r.ID)
@@ -149,6 +164,9 @@ func (t *Reviews) Open(ctx context.Context, r Review) (Review, error) {
 	}
 	if !ok {
 		return Review{}, fmt.Errorf("open review: %w: %w", ErrUnavailable, err)
+	}
+	if kind == aliyun.KindUnknown && stored.Revision == r.Revision && stored.EventID == r.EventID && stored.FirstSeenAt.Equal(milli(r.FirstSeenAt)) {
+		t.tell(ctx, stored) // its answer was lost
 	}
 	return stored, nil
 }

@@ -22,11 +22,19 @@ var ErrUnavailable = errors.New("record store is unavailable")
 type Table struct {
 	store  *aliyun.Tablestore
 	policy Policy
+	wrote  func(context.Context, *Record, Record) // may be nil
 }
 
 // NewTable returns the table; it makes no call.
 func NewTable(store *aliyun.Tablestore, policy Policy) *Table {
-	return &Table{store, policy}
+	return &Table{store: store, policy: policy}
+}
+
+// Observing returns the table with an observer of its writes: wrote hears of each
+// one that has landed, once, with the record before it (nil for none). A write of
+// which nobody can say whether it landed is not among them.
+func (t *Table) Observing(wrote func(ctx context.Context, before *Record, r Record)) *Table {
+	return &Table{t.store, t.policy, wrote}
 }
 
 // Get reads the record of a key; ok is false where there is none.
@@ -64,43 +72,60 @@ type row[T any] interface {
 	Columns() (aliyun.Row, error)
 	id() string
 	rev() int64
+	written() time.Time
 	// landedIn reports whether the row, as this run wrote it, is in a stored one.
 	landedIn(stored T) (landed, current bool)
 }
 
 func (r Record) id() string                          { return r.Key }
 func (r Record) rev() int64                          { return r.Revision }
+func (r Record) written() time.Time                  { return r.UpdatedAt }
 func (r Record) landedIn(stored Record) (bool, bool) { return Landed(stored, r) }
 func (e Effect) id() string                          { return e.Key }
 func (e Effect) rev() int64                          { return e.Revision }
+func (e Effect) written() time.Time                  { return e.UpdatedAt }
 func (e Effect) landedIn(stored Effect) (bool, bool) {
 	return landedStep(stored.Revision == e.Revision, stored.Owner == e.Owner && stored.State == e.State && stored.Attempt == e.Attempt,
 		stored.History, Step{Revision: e.Revision, Status: Status(e.State), Actor: actorOf(e.Owner)})
 }
 
-// write stores next in place of before (nil: no row yet) and finds out what became of it.
-func write[T row[T]](ctx context.Context, store *aliyun.Tablestore, before *T, next T, get func(context.Context, string) (T, bool, error)) (writeResult, T, error) {
+// oneWrite is a write on its way into the table.
+type oneWrite[T row[T]] struct {
+	store  *aliyun.Tablestore
+	get    func(context.Context, string) (T, bool, error)
+	wrote  func(context.Context, *T, T) // may be nil
+	before *T                           // nil: no row yet
+	next   T
+	doubt  bool // an earlier copy of this write may have landed
+}
+
+// write stores next in place of before and finds out what became of it. It may be
+// called again where it was not applied.
+func (a *oneWrite[T]) write(ctx context.Context) (writeResult, T, error) {
 	var none T
-	columns, err := next.Columns()
+	columns, err := a.next.Columns()
 	if err != nil {
 		return 0, none, err
 	}
-	if before == nil {
-		err = store.Insert(ctx, TaskTable, next.id(), columns)
+	if a.before == nil {
+		err = a.store.Insert(ctx, TaskTable, a.next.id(), columns)
 	} else {
-		old, encodeErr := (*before).Columns()
+		old, encodeErr := (*a.before).Columns()
 		if encodeErr != nil {
 			return 0, none, encodeErr
 		}
-		err = store.Update(ctx, TaskTable, next.id(), changed(old, columns), (*before).rev())
+		err = a.store.Update(ctx, TaskTable, a.next.id(), changed(old, columns), (*a.before).rev())
 	}
 	if err == nil {
-		return won, next, nil
+		a.tell(ctx)
+		return won, a.next, nil
 	}
-	if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+	kind := aliyun.KindOf(err)
+	if kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
 		return 0, none, fmt.Errorf("write record: %w: %w", ErrUnavailable, err)
 	}
-	stored, ok, readErr := get(ctx, next.id())
+	a.doubt = a.doubt || kind == aliyun.KindUnknown
+	stored, ok, readErr := a.get(ctx, a.next.id())
 	if readErr != nil {
 		return 0, none, fmt.Errorf("write record: %w: %w", err, readErr)
 	}
@@ -109,20 +134,36 @@ func write[T row[T]](ctx context.Context, store *aliyun.Tablestore, before *T, n
 		// arrived and may still do so.
 		return 0, none, fmt.Errorf("write record: %w: no row behind a failed write: %w", ErrUnavailable, err)
 	}
-	switch landed, current := next.landedIn(stored); {
+	landed, current := a.next.landedIn(stored)
+	// What has landed is this write, or the same one by another call: a person's
+	// answer is carried out by whoever comes first, under the review's id.
+	if landed && (a.doubt || current && stored.written().Equal(a.next.written())) {
+		a.tell(ctx)
+	}
+	switch {
 	case current:
-		return won, next, nil
+		return won, a.next, nil
 	case landed:
 		return passedOn, stored, nil
-	case before != nil && stored.rev() == (*before).rev():
+	case a.before != nil && stored.rev() == (*a.before).rev():
 		return notApplied, stored, nil
 	default:
 		return notWon, stored, nil
 	}
 }
 
+func (a *oneWrite[T]) tell(ctx context.Context) {
+	if a.wrote != nil {
+		a.wrote(ctx, a.before, a.next)
+	}
+}
+
+func (t *Table) one(before *Record, next Record) *oneWrite[Record] {
+	return &oneWrite[Record]{store: t.store, get: t.Get, wrote: t.wrote, before: before, next: next}
+}
+
 func (t *Table) write(ctx context.Context, before *Record, next Record) (writeResult, Record, error) {
-	return write(ctx, t.store, before, next, t.Get)
+	return t.one(before, next).write(ctx)
 }
 
 // changed is what an update has to write: new and other values, and nil for
@@ -153,6 +194,8 @@ type Claimed struct {
 	// Next is the record still to be written by Settle, after its letter, for
 	// AnswerExhausted.
 	Next Record
+	// Read says that the record was read before anything was written.
+	Read bool
 }
 
 // Claim takes the key for this run or says what stands in the way. readFirst
@@ -180,12 +223,13 @@ func (t *Table) Claim(ctx context.Context, c Claim, readFirst bool) (Claimed, er
 		answer, next := t.policy.Deliver(stored, c)
 		switch answer {
 		case AnswerExhausted:
-			return Claimed{answer, stored, next}, nil
+			return Claimed{answer, stored, next, found}, nil
 		case AnswerRun:
 		default:
-			return Claimed{Answer: answer, Record: stored}, nil
+			return Claimed{Answer: answer, Record: stored, Read: found}, nil
 		}
-		result, r, err := t.write(ctx, &stored, next)
+		before := stored
+		result, r, err := t.write(ctx, &before, next)
 		if err != nil {
 			return Claimed{}, fmt.Errorf("claim: %w", err)
 		}
@@ -205,7 +249,7 @@ func (t *Table) Peek(ctx context.Context, c Claim) (claimed Claimed, ok bool, er
 		return Claimed{}, false, err
 	}
 	answer, _ := t.policy.Deliver(stored, c)
-	return Claimed{Answer: answer, Record: stored}, true, nil
+	return Claimed{Answer: answer, Record: stored, Read: true}, true, nil
 }
 
 // Park makes sure that a first delivery to a flow that is off has a record. A
@@ -223,8 +267,9 @@ func (t *Table) Park(ctx context.Context, c Claim) (Record, error) {
 const settleTries = 3
 
 func (t *Table) settle(ctx context.Context, before, next Record) (Record, error) {
+	a := t.one(&before, next)
 	for range settleTries {
-		result, r, err := t.write(ctx, &before, next)
+		result, r, err := a.write(ctx)
 		switch {
 		case err != nil:
 			return Record{}, err

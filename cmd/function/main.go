@@ -26,6 +26,7 @@ import (
 	"github.com/oncegate/oncegate/handler"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/logline"
 )
 
 func main() {
@@ -58,7 +59,7 @@ func build(getenv func(string) string, logs io.Writer) (handleFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := parts{c: c, log: slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: c.logLevel})), skew: new(aliyun.Skew)}
+	p := parts{c: c, log: logline.NewLogger(logs, c.logLevel), skew: new(aliyun.Skew)}
 	transport := aliyun.NewTransport(64)
 	shared := aliyun.Options{Credentials: invocationCredentials, Transport: transport, Skew: p.skew}
 	if p.store, err = aliyun.NewTablestore(c.cloud.Endpoint, c.cloud.Instance, shared); err != nil {
@@ -111,41 +112,6 @@ func (p parts) task() (handleFunc, error) {
 		}
 		return h.Handle(ctx, raw, d)
 	}, nil
-}
-
-// intake is the role that takes dead letters in, from a queue's event stream or
-// as the destination of failed asynchronous invocations.
-func (p parts) intake() (handleFunc, error) {
-	if names := p.flows.NeedsSecret(); len(names) > 0 && len(p.c.keySecret) == 0 {
-		return nil, fmt.Errorf("flow %s has sensitive key fields, and ONCEGATE_KEY_SECRET is not set", names[0])
-	}
-	desk := &deadletter.Desk{
-		Flows: p.flows, Tasks: idempotency.NewTable(p.store, p.c.policy), Reviews: idempotency.NewReviews(p.store),
-		Letters: letter.NewTable(p.store), Artifacts: p.objects, Environment: p.c.cloud.Environment, KeySecret: p.c.keySecret,
-		Target: p.c.queueFor, Retention: p.c.policy.Retention, Now: time.Now,
-	}
-	return func(ctx context.Context, raw []byte, d handler.Delivery) (any, error) {
-		items := deadletter.Split(raw)
-		counts := map[deadletter.Decision]int{}
-		for _, item := range items {
-			j, err := desk.Ingest(ctx, item, "")
-			if err != nil {
-				p.log.LogAttrs(ctx, slog.LevelWarn, "intake", slog.String("request_id", d.RequestID), slog.String("cause", err.Error()))
-				return nil, &handler.RetryError{Code: idempotency.CodeTemporaryUnavailable}
-			}
-			counts[j.Decision]++
-			p.log.LogAttrs(ctx, slog.LevelInfo, "intake", slog.String("letter_id", j.Letter.ID), slog.String("event_id", j.Letter.EventID),
-				slog.String("fingerprint", j.Fingerprint), slog.String("decision", string(j.Decision)), slog.String("request_id", d.RequestID))
-		}
-		return intakeResult{"ingested", len(items), counts}, nil
-	}, nil
-}
-
-// intakeResult answers an intake, as JSON.
-type intakeResult struct {
-	Decision string                      `json:"decision"`
-	Letters  int                         `json:"letters"`
-	Counts   map[deadletter.Decision]int `json:"decisions"`
 }
 
 func loadFlows(file string, processors map[string]flows.Processor) (*flows.Set, error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -22,6 +23,7 @@ import (
 	"github.com/oncegate/oncegate/idempotency/otstest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
+	"github.com/oncegate/oncegate/internal/logline"
 )
 
 const (
@@ -249,6 +251,14 @@ func (w *world) checkOutput() {
 		if strings.Contains(out, bad) {
 			w.t.Errorf("a process printed %q:\n%s", bad, out)
 			return
+		}
+	}
+	for line := range strings.Lines(out) {
+		// A process that is killed may leave half a line.
+		if strings.HasPrefix(line, `{"time"`) && json.Valid([]byte(line)) {
+			if err := logline.Check([]byte(line)); err != nil {
+				w.t.Errorf("%v: %s", err, line)
+			}
 		}
 	}
 	if w.t.Failed() {

@@ -15,10 +15,23 @@ var LetterTable = aliyun.Table{Name: "dead_letters", Key: "id"}
 // Table is the dead_letters table.
 type Table struct {
 	store *aliyun.Tablestore
+	wrote func(ctx context.Context, before *Letter, l Letter) // may be nil
 }
 
 // NewTable returns the table; it makes no call.
-func NewTable(store *aliyun.Tablestore) *Table { return &Table{store} }
+func NewTable(store *aliyun.Tablestore) *Table { return &Table{store: store} }
+
+// Observing returns the table with an observer of its writes: wrote hears of each
+// new revision that is known to have landed, once, with the letter before it (nil for none).
+func (t *Table) Observing(wrote func(ctx context.Context, before *Letter, l Letter)) *Table {
+	return &Table{t.store, wrote}
+}
+
+func (t *Table) tell(ctx context.Context, before *Letter, l Letter) {
+	if t.wrote != nil {
+		t.wrote(ctx, before, l)
+	}
+}
 
 // rounds bounds how often a write looks again after losing a race.
 const rounds = 4
@@ -51,12 +64,18 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 	}
 	err = t.store.Insert(ctx, LetterTable, l.ID, row)
 	if err == nil {
+		t.tell(ctx, nil, l)
 		return nil
 	}
+	// What was to be written last, and in place of what.
+	var before *Letter
+	wrote, doubt := l, false
 	for range rounds {
-		if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+		kind := aliyun.KindOf(err)
+		if kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
 			break
 		}
+		doubt = doubt || kind == aliyun.KindUnknown
 		stored, ok, readErr := t.Get(ctx, l.ID)
 		if readErr != nil {
 			return fmt.Errorf("write letter: %w", readErr)
@@ -68,9 +87,14 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 		// event is one more sighting of what a person has answered.
 		reopen := reopen && stored.FinalStatus != FinalMigrated
 		if stored.LastFailedAt.Equal(l.LastFailedAt) && stored.RawRef == l.RawRef && stored.tells(l, reopen) {
-			return nil // this very sighting: its answer was lost
+			// This very sighting: its answer was lost, or a call before this one wrote it.
+			if doubt && stored.Revision == wrote.Revision {
+				t.tell(ctx, before, stored)
+			}
+			return nil
 		}
 		next := seenAgain(stored, l, reopen)
+		before, wrote, doubt = &stored, next, false
 		if row, err = next.columns(); err != nil {
 			return err
 		}
@@ -84,6 +108,7 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 			}
 		}
 		if err = t.store.Update(ctx, LetterTable, l.ID, row, stored.Revision); err == nil {
+			t.tell(ctx, &stored, next)
 			return nil
 		}
 	}
@@ -100,6 +125,7 @@ func (t *Table) Create(ctx context.Context, l Letter) error {
 		return err
 	}
 	if err = t.store.Insert(ctx, LetterTable, l.ID, row); err == nil {
+		t.tell(ctx, nil, l)
 		return nil
 	}
 	if kind := aliyun.KindOf(err); kind == aliyun.KindCondition || kind == aliyun.KindUnknown {
@@ -123,6 +149,7 @@ func (t *Table) CloseKnown(ctx context.Context, known Letter, end FinalStatus, w
 }
 
 func (t *Table) closeKnown(ctx context.Context, id string, known Letter, end FinalStatus, who, why string, now time.Time) error {
+	var before *Letter // of a write whose answer was lost
 	for n := range rounds {
 		stored, ok, err := known, true, error(nil)
 		if n > 0 || known.Revision == 0 {
@@ -132,15 +159,26 @@ func (t *Table) closeKnown(ctx context.Context, id string, known Letter, end Fin
 			return fmt.Errorf("close letter: %w", err)
 		}
 		if !ok || !stored.Open() {
+			if before != nil && stored.Revision == before.Revision+1 && stored.ClosedBy == who && stored.ClosedAt.UnixMilli() == now.UnixMilli() {
+				t.tell(ctx, before, stored)
+			}
 			return nil
 		}
+		closed := stored
+		closed.Revision++
+		closed.FinalStatus, closed.ClosedAt, closed.ClosedBy, closed.CloseReason = end, now, who, why
 		err = t.store.Update(ctx, LetterTable, id, aliyun.Row{
-			"revision": stored.Revision + 1, "final_status": string(end), "closed_at": now.UnixMilli(), "closed_by": who, "close_reason": why,
+			"revision": closed.Revision, "final_status": string(end), "closed_at": now.UnixMilli(), "closed_by": who, "close_reason": why,
 		}, stored.Revision)
 		if err == nil {
+			t.tell(ctx, &stored, closed)
 			return nil
 		}
-		if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+		switch aliyun.KindOf(err) {
+		case aliyun.KindUnknown:
+			before = &stored
+		case aliyun.KindCondition:
+		default:
 			return fmt.Errorf("close letter: %w: %w", idempotency.ErrUnavailable, err)
 		}
 	}
@@ -181,13 +219,18 @@ func (t *Table) Amend(ctx context.Context, id string, change func(Letter) (Lette
 			}
 		}
 		if err = t.store.Update(ctx, LetterTable, id, row, stored.Revision); err == nil {
+			t.tell(ctx, &stored, next)
 			return nil
 		}
-		if kind := aliyun.KindOf(err); kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+		kind := aliyun.KindOf(err)
+		if kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
 			return fmt.Errorf("change letter: %w: %w", idempotency.ErrUnavailable, err)
 		}
 		now, ok, readErr := t.Get(ctx, id)
 		if readErr == nil && ok && now.Revision == next.Revision && now.FinalStatus == next.FinalStatus && now.ClosedBy == next.ClosedBy && now.Reclassified == next.Reclassified {
+			if kind == aliyun.KindUnknown {
+				t.tell(ctx, &stored, next)
+			}
 			return nil // its answer was lost
 		}
 	}

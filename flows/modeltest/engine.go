@@ -25,6 +25,8 @@ type Request struct {
 	ContentSHA256 string // hex, of the user messages' text; empty if unreadable
 	Time          time.Time
 	Status        int // as answered; 0 while open, where cut, and where the caller left
+	TraceParent   string
+	TraceState    string
 }
 
 // Requests returns all calls in order of arrival, as copies.
@@ -152,6 +154,7 @@ func (e *engine) arrive(r *http.Request, in chat) int {
 	e.requests = append(e.requests, Request{
 		Number: len(e.requests) + 1, RequestID: r.Header.Get("X-Request-Id"),
 		Model: in.Model, ContentSHA256: in.digest(), Time: e.opt.Now(),
+		TraceParent: r.Header.Get("Traceparent"), TraceState: r.Header.Get("Tracestate"),
 	})
 	return len(e.requests)
 }

@@ -18,6 +18,7 @@ const byNumber = "/records/by-number/"
 type engine struct {
 	token string
 	state *state
+	heard heard
 }
 
 // operation says what a request is for: "" where the path does not take the
@@ -76,6 +77,10 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	op, allowed := operation(r.Method, r.URL.Path)
+	if op != "" {
+		_, target := e.Name(r, body)
+		e.heard.add(op, target, r)
+	}
 	switch {
 	case len(allowed) == 0:
 		writeError(w, http.StatusNotFound, "", "no such path: "+r.URL.Path)

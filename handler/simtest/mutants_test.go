@@ -33,8 +33,8 @@ var mutants = []mutant{
 	}}},
 	{"a failed condition read as not mine", []string{"I4"}, []patch{{
 		"idempotency/table.go",
-		"	switch landed, current := next.landedIn(stored); {\n",
-		"	switch landed, current := false, false; {\n",
+		"	landed, current := a.next.landedIn(stored)\n",
+		"	landed, current := false, false\n",
 	}}},
 	{"acknowledging a duplicate of a running event", []string{"I3"}, []patch{{
 		"handler/handler.go",

@@ -54,6 +54,7 @@ func (b *Bucket) call(ctx context.Context, op string, fn func(*oss.Client, *oss.
 	if err != nil {
 		return fmt.Errorf("call oss %s: %w", op, err)
 	}
+	countObjects(ctx)
 	if err := fn(client, bucket); err != nil {
 		return about(b.name, ossError(op, err))
 	}

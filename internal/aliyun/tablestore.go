@@ -48,6 +48,7 @@ func (t *Tablestore) call(ctx context.Context, op string, fn func(*tablestore.Ta
 	if err != nil {
 		return fmt.Errorf("call tablestore %s: %w", op, err)
 	}
+	countTables(ctx)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	l := t.borrow(creds, bound{ctx, t.o.Transport, t.o.Now, t.o.Skew})
