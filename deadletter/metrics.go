@@ -1,19 +1,15 @@
 package deadletter
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/prom"
 )
 
 // Metrics is what a monitor wants to know of dead letters. Labels are codes,
@@ -64,7 +60,7 @@ func (d *Desk) Measure(ctx context.Context, store *aliyun.Tablestore, o EachOpti
 
 // WriteTo writes the text format that Prometheus reads, version 0.0.4.
 func (m Metrics) WriteTo(w io.Writer) (int64, error) {
-	out := &exposition{w: bufio.NewWriter(w)}
+	out := prom.NewWriter(w, "oncegate_dlq_")
 	c := m.Counts
 	fresh := 0
 	for _, g := range c.Groups {
@@ -78,50 +74,19 @@ func (m Metrics) WriteTo(w io.Writer) (int64, error) {
 		}
 		return max(c.At.Sub(t).Seconds(), 0)
 	}
-	gauges(out, "letters_open", "Open dead letters by decision.", "decision", c.Open)
-	gauges(out, "letters_open_by_class", "Open dead letters by class of their code.", "class", c.Classes)
-	gauges(out, "letters_open_by_flow", "Open dead letters by flow.", "flow", c.Flows)
-	gauges(out, "letters_ended", "Dead letters that have ended, by how.", "final_status", c.Closed)
-	out.one("oldest_open_age_seconds", "Age of the oldest open letter, since it first failed; 0 for none.", age(c.OldestOpen))
-	out.one("letters_expiring_24h", "Open letters that expire within 24 hours, or should have.", float64(c.ExpiringSoon))
-	out.one("groups", "Fingerprints, of open and ended letters.", float64(len(c.Groups)))
-	out.one("new_groups_24h", "Fingerprints whose first letter failed within 24 hours.", float64(fresh))
-	out.one("reviews_open", "Open reviews.", float64(m.ReviewsOpen))
-	out.one("reviews_open_older_24h", "Reviews open for more than a day.", float64(m.ReviewsOld))
-	gauges(out, "plans", "Replay plans by state.", "state", m.Plans)
-	out.one("decisions_stored", "Open letters whose decision is as stored, not read anew.", float64(c.Basis.Stored))
-	out.one("oldest_stored_decision_age_seconds", "Age of the oldest stored decision that was used; 0 for none.", age(c.Basis.Oldest))
-	out.one("scan_duration_seconds", "How long it took to count these letters.", c.Took.Seconds())
-	if err := out.w.Flush(); err != nil {
-		return out.n, fmt.Errorf("write metrics: %w", err)
-	}
-	return out.n, nil
-}
-
-type exposition struct {
-	w *bufio.Writer
-	n int64
-}
-
-func (e *exposition) printf(format string, args ...any) {
-	n, _ := fmt.Fprintf(e.w, format, args...) // the writer keeps its error for Flush
-	e.n += int64(n)
-}
-
-func (e *exposition) head(name, help string) {
-	e.printf("# HELP oncegate_dlq_%s %s\n# TYPE oncegate_dlq_%s gauge\n", name, help, name)
-}
-
-func (e *exposition) one(name, help string, v float64) {
-	e.head(name, help)
-	e.printf("oncegate_dlq_%s %s\n", name, strconv.FormatFloat(v, 'g', -1, 64))
-}
-
-var escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
-
-func gauges[K ~string](e *exposition, name, help, label string, counts map[K]int) {
-	e.head(name, help)
-	for _, k := range slices.Sorted(maps.Keys(counts)) {
-		e.printf("oncegate_dlq_%s{%s=\"%s\"} %d\n", name, label, escapeLabel.Replace(strings.ToValidUTF8(string(k), "?")), counts[k])
-	}
+	prom.Gauges(out, "letters_open", "Open dead letters by decision.", "decision", c.Open)
+	prom.Gauges(out, "letters_open_by_class", "Open dead letters by class of their code.", "class", c.Classes)
+	prom.Gauges(out, "letters_open_by_flow", "Open dead letters by flow.", "flow", c.Flows)
+	prom.Gauges(out, "letters_ended", "Dead letters that have ended, by how.", "final_status", c.Closed)
+	out.Gauge("oldest_open_age_seconds", "Age of the oldest open letter, since it first failed; 0 for none.", age(c.OldestOpen))
+	out.Gauge("letters_expiring_24h", "Open letters that expire within 24 hours, or should have.", float64(c.ExpiringSoon))
+	out.Gauge("groups", "Fingerprints, of open and ended letters.", float64(len(c.Groups)))
+	out.Gauge("new_groups_24h", "Fingerprints whose first letter failed within 24 hours.", float64(fresh))
+	out.Gauge("reviews_open", "Open reviews.", float64(m.ReviewsOpen))
+	out.Gauge("reviews_open_older_24h", "Reviews open for more than a day.", float64(m.ReviewsOld))
+	prom.Gauges(out, "plans", "Replay plans by state.", "state", m.Plans)
+	out.Gauge("decisions_stored", "Open letters whose decision is as stored, not read anew.", float64(c.Basis.Stored))
+	out.Gauge("oldest_stored_decision_age_seconds", "Age of the oldest stored decision that was used; 0 for none.", age(c.Basis.Oldest))
+	out.Gauge("scan_duration_seconds", "How long it took to count these letters.", c.Took.Seconds())
+	return out.Flush()
 }

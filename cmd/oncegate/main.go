@@ -140,7 +140,7 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.localCommand(), a.keyCommand(), a.publishCommand(), a.drillCommand(), a.preflightCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.sealKeyCommand(), a.setupCommand(), a.doctorCommand())
+	root.AddCommand(a.localCommand(), a.keyCommand(), a.publishCommand(), a.drillCommand(), a.preflightCommand(), a.taskCommand(), a.reviewCommand(), a.dlqCommand(), a.flowsCommand(), a.sealKeyCommand(), a.setupCommand(), a.doctorCommand(), a.metricsCommand())
 	return root
 }
 

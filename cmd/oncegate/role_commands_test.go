@@ -40,6 +40,7 @@ var uses = map[string][]use{
 	"seal-key show": {{noCloud: "it reads a file"}},
 	"setup":         {{on: stateOfLetters}},
 	"doctor":        {{on: stateOfLetters}},
+	"metrics":       {{on: stateOfLetters}},
 	"publish":       {{on: stateOfLetters, args: "../../events/samples/01-summary.json --function FUNCTION"}},
 	"preflight":     {{noCloud: "locally it is a producer and the function at once; on the cloud it uses the rights of both, and names the one that is missing"}},
 	"drill":         {{noCloud: "it has a local cloud of its own"}},

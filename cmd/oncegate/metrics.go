@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/oncegate/oncegate/deadletter"
+	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
+	"github.com/oncegate/oncegate/internal/logline"
+	"github.com/oncegate/oncegate/internal/prom"
+)
+
+// maxFingerprints bounds the values of the label fingerprint.
+const maxFingerprints = 20
+
+func (a *app) metricsCommand() *cobra.Command {
+	var flowsFile, logs string
+	var retrySpan time.Duration
+	cmd := &cobra.Command{
+		Use:   "metrics",
+		Short: "Print what tables and logs count, in the text format of Prometheus",
+		Long: `Print counts in the text format of Prometheus: those of oncegate dlq metrics, and
+tasks by status with their attempts, effects by state, stuck tasks, the age of the
+oldest open review and dead letters by fingerprint, all from the rows themselves.
+
+Copies that were recognised leave no row. --logs reads the function's log, a file
+or - for standard input, and adds what its lines add up to: claims, duplicates by
+how they were recognised, attempts, replays by their end, new letters. On the local
+cloud its function.log is read without being named.
+
+Labels are codes, states, decisions and fingerprints, never what an event carries.`,
+		Example: `  oncegate metrics >/var/lib/node_exporter/oncegate.prom
+  oncegate metrics --target cloud --logs today.jsonl`,
+		Args: cobra.NoArgs,
+		RunE: runE(func(ctx context.Context, _ []string) error {
+			target, err := a.chosenTarget()
+			if err != nil {
+				return err
+			}
+			d, store, done, err := a.openDeskStore(flowsFile)
+			if err != nil {
+				return err
+			}
+			defer done()
+			m, err := d.Measure(ctx, store, deadletter.EachOptions{Progress: a.progress()})
+			if err != nil {
+				return err
+			}
+			a.saveScan(m.Counts)
+			t, err := a.countTasks(ctx, newState(target, store, func() {}), store, retrySpan)
+			if err != nil {
+				return err
+			}
+			oldest, err := oldestReview(ctx, store)
+			if err != nil {
+				return err
+			}
+			sums, err := a.sumLogs(target, logs)
+			if err != nil {
+				return err
+			}
+			if _, err := m.WriteTo(a.out); err != nil {
+				return err
+			}
+			w := prom.NewWriter(a.out, "oncegate_")
+			prom.Gauges(w, "tasks", "Tasks by status.", "status", t.status)
+			prom.Gauges(w, "effects", "Side effects by state.", "state", t.effects)
+			w.Gauge("task_attempts", "Attempts of all tasks that there are.", float64(t.attempts))
+			w.Gauge("tasks_tried_again", "Tasks with more than one attempt.", float64(t.again))
+			w.Gauge("tasks_stuck", "Tasks that nothing moves on any more and that nobody was told of.", float64(t.stuck))
+			age := 0.0
+			if !oldest.IsZero() {
+				age = max(time.Since(oldest).Seconds(), 0)
+			}
+			w.Gauge("oldest_open_review_age_seconds", "Age of the oldest open review; 0 for none.", age)
+			prom.Gauges(w, "letters_open_by_fingerprint", "Open dead letters of the largest groups, and of all other ones.", "fingerprint", largest(m.Counts.Groups))
+			if sums != nil {
+				writeSums(w, sums)
+			}
+			_, err = w.Flush()
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&logs, "logs", "", "the function's log, or - for standard input")
+	cmd.Flags().DurationVar(&retrySpan, "retry-span", 0, "how long the rule goes on delivering, for stuck tasks (default 24h; locally 15m)")
+	a.deskFlags(cmd, &flowsFile)
+	return cmd
+}
+
+func writeSums(w *prom.Writer, s *logline.Sums) {
+	total := func(name, help string, n int) {
+		prom.Counters(w, name, help, "in", map[string]int{"log": n})
+	}
+	total("claims_total", "New records, by the log.", s.Claims)
+	total("attempts_total", "Runs that began, by the log.", s.Attempts)
+	prom.Counters(w, "deliveries_total", "Deliveries by decision, by the log.", "decision", s.Deliveries)
+	prom.Counters(w, "duplicates_total", "Copies by how they were recognised, by the log.", "kind", s.Duplicates)
+	prom.Counters(w, "transitions_total", "Tasks by the status that they came to, by the log.", "status", s.Transitions)
+	prom.Counters(w, "replays_total", "Replayed events by decision, by the log.", "decision", s.Replays)
+	prom.Counters(w, "letters_total", "New dead letters by fingerprint, by the log.", "fingerprint", s.Letters)
+}
+
+// sumLogs reads a log; nil where there is none to read.
+func (a *app) sumLogs(target, name string) (*logline.Sums, error) {
+	in := a.in
+	if name != "-" {
+		byName := name != ""
+		if !byName {
+			if target != targetLocal {
+				return nil, nil
+			}
+			name = filepath.Join(a.stateDir, "function.log")
+		}
+		f, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) && !byName {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read log: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	s, err := logline.Sum(in)
+	if err == nil {
+		fmt.Fprintf(a.err, "%d lines of the log counted, %d of others passed over\n", s.Lines, s.Other)
+	}
+	return &s, err
+}
+
+// largest are open letters of the groups with most of them, and of the rest as
+// "other".
+func largest(groups []deadletter.Group) map[string]int {
+	out := map[string]int{}
+	for i, g := range groups {
+		name := g.Fingerprint
+		if i >= maxFingerprints {
+			name = "other"
+		}
+		if g.Open > 0 {
+			out[name] += g.Open
+		}
+	}
+	return out
+}
+
+type taskCounts struct {
+	status          map[idempotency.Status]int
+	effects         map[idempotency.EffectState]int
+	attempts, again int64
+	stuck           int
+}
+
+// countTasks scans the records' table, the columns alone that it counts by.
+func (a *app) countTasks(ctx context.Context, s *state, store *aliyun.Tablestore, span time.Duration) (taskCounts, error) {
+	c := taskCounts{status: map[idempotency.Status]int{}, effects: map[idempotency.EffectState]int{}}
+	stuck, err := a.stuckTasks(ctx, s, span)
+	if err != nil {
+		return c, err
+	}
+	columns := []string{"kind", "status", "attempt", "lease_until", "not_before", "updated_at", "source", "event_id"}
+	err = store.ScanAll(ctx, idempotency.TaskTable, aliyun.ScanOptions{Columns: columns}, func(p aliyun.Page) error {
+		for i, row := range p.Rows {
+			r := &aliyun.Reader{Row: row}
+			if r.Text("kind") == idempotency.KindEffect {
+				c.effects[idempotency.EffectState(r.Text("status"))]++
+				continue
+			}
+			task := idempotency.Record{
+				Key: p.Keys[i], Status: idempotency.Status(r.Text("status")), Attempt: r.Number("attempt"), LeaseUntil: r.Time("lease_until"),
+				NotBefore: r.Time("not_before"), UpdatedAt: r.Time("updated_at"), Source: r.Text("source"), EventID: r.Text("event_id"),
+			}
+			if r.Err != nil {
+				return fmt.Errorf("row %s: %w", p.Keys[i], r.Err)
+			}
+			c.status[task.Status]++
+			c.attempts += task.Attempt
+			if task.Attempt > 1 {
+				c.again++
+			}
+			if stuck(task) {
+				c.stuck++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return c, fmt.Errorf("count tasks: %w", err)
+	}
+	return c, nil
+}
+
+func oldestReview(ctx context.Context, store *aliyun.Tablestore) (oldest time.Time, err error) {
+	err = store.ScanAll(ctx, idempotency.ReviewTable, aliyun.ScanOptions{Columns: []string{"state", "first_seen_at"}}, func(p aliyun.Page) error {
+		for i, row := range p.Rows {
+			r := &aliyun.Reader{Row: row}
+			seen, state := r.Time("first_seen_at"), r.Text("state")
+			if r.Err != nil {
+				return fmt.Errorf("row %s: %w", p.Keys[i], r.Err)
+			}
+			if state == string(idempotency.ReviewOpen) && (oldest.IsZero() || seen.Before(oldest)) {
+				oldest = seen
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return oldest, fmt.Errorf("look for the oldest review: %w", err)
+	}
+	return oldest, nil
+}
