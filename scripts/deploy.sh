@@ -24,6 +24,9 @@ done
 if [ -n "${ONCEGATE_ENVIRONMENT:-}" ] && ! [[ $ONCEGATE_ENVIRONMENT =~ ^[a-z][-a-z0-9]{0,11}[a-z0-9]$ ]]; then
   complain "ONCEGATE_ENVIRONMENT must be 2 to 13 of a-z, 0-9 and -, beginning with a letter"
 fi
+if [ "${ONCEGATE_ENVIRONMENT:-}" = default ]; then
+  complain "ONCEGATE_ENVIRONMENT cannot be default: the environment names the bus, and default is EventBridge's own"
+fi
 if [ -n "${ONCEGATE_KEY_SECRET:-}" ] && [ ${#ONCEGATE_KEY_SECRET} -lt 32 ]; then
   complain "ONCEGATE_KEY_SECRET must have at least 32 characters"
 fi

@@ -59,6 +59,13 @@ func TestDeployNamesAllThatIsMissingBeforeItDoesAnything(t *testing.T) {
 	}
 }
 
+func TestTheBusOfCloudServicesIsNoEnvironment(t *testing.T) {
+	env := append([]string{"ONCEGATE_ENVIRONMENT=default"}, complete[1:]...)
+	if code, said, calls := shell(t, "", env, "deploy.sh"); code != 2 || calls != "" || !strings.Contains(said, "cannot be default") {
+		t.Errorf("exit code %d, calls %q\n%s", code, calls, said)
+	}
+}
+
 func TestDeployBringsUpAndThenLooks(t *testing.T) {
 	keys := append([]string{"ALIBABA_CLOUD_ACCESS_KEY_ID=id", "ALIBABA_CLOUD_ACCESS_KEY_SECRET=secret", "ONCEGATE_ACCOUNT=1"}, complete...)
 	code, said, calls := shell(t, "", keys, "deploy.sh", "-a", "work")
