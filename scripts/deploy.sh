@@ -2,7 +2,8 @@
 # Deploys everything with Serverless Devs, then makes what ROS cannot (lifecycle
 # rules, the doctor's table) and looks whether it is safe.
 #   scripts/deploy.sh [-a ACCESS]
-# Who runs it has the rights of scripts/ram/deployer.json and may make RAM roles.
+# Who runs it has the rights of scripts/ram/deployer.json, the first time those of
+# scripts/infra/founder.json too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,6 +25,9 @@ done
 if [ -n "${ONCEGATE_ENVIRONMENT:-}" ] && ! [[ $ONCEGATE_ENVIRONMENT =~ ^[a-z][-a-z0-9]{0,11}[a-z0-9]$ ]]; then
   complain "ONCEGATE_ENVIRONMENT must be 2 to 13 of a-z, 0-9 and -, beginning with a letter"
 fi
+if [ "${ONCEGATE_ENVIRONMENT:-}" = default ]; then
+  complain "ONCEGATE_ENVIRONMENT cannot be default: the environment names the bus, and default is EventBridge's own"
+fi
 if [ -n "${ONCEGATE_KEY_SECRET:-}" ] && [ ${#ONCEGATE_KEY_SECRET} -lt 32 ]; then
   complain "ONCEGATE_KEY_SECRET must have at least 32 characters"
 fi
@@ -31,6 +35,11 @@ fi
 
 region=${ONCEGATE_REGION:-cn-hangzhou}
 ONCEGATE_ACCESS=$access s deploy -y -a "$access"
+if [ -n "${ONCEGATE_ALARM_CONTACT_GROUP:-}" ]; then
+  s deploy -t scripts/alarms/s.yaml -y -a "$access"
+else
+  echo "no alarm on the queue: make a contact group in CloudMonitor, set ONCEGATE_ALARM_CONTACT_GROUP and run this again" >&2
+fi
 
 # From here the commands use ALIBABA_CLOUD_ACCESS_KEY_ID and _SECRET, since
 # Serverless Devs gives its keys to nobody.

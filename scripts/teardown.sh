@@ -28,6 +28,10 @@ if [ "$typed" != "$environment" ]; then
   echo "nothing was removed" >&2
   exit 3
 fi
+if [ -n "${ONCEGATE_ALARM_CONTACT_GROUP:-}" ]; then
+  echo "removing alarms"
+  s remove -t scripts/alarms/s.yaml -y -a "$access"
+fi
 # Last made, first removed. A step that fails stops here; run this again.
 for resource in routing intake tasks bus roles; do
   echo "removing $resource"

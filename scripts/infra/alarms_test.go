@@ -78,3 +78,46 @@ func TestAlertRulesUseWhatIsPrinted(t *testing.T) {
 		}
 	}
 }
+
+func TestLettersThatStayInTheQueueRaiseAnAlarm(t *testing.T) {
+	tpl := readTemplate(t, alarmTemplate)
+	watched := map[string]bool{}
+	for name, r := range tpl.Resources {
+		metric, _ := at(r.Properties, "MetricName", "Ref").(string)
+		watched[metric] = true
+		kept, _ := whole(readTemplate(t, "stores.yaml").Resources["Queue"].Properties["MessageRetentionPeriod"])
+		period, _ := whole(r.Properties["Period"])
+		for _, level := range []string{"Warn", "Critical"} {
+			times, _ := whole(at(r.Properties, "Escalations", level, "Times"))
+			if times < 1 || 24*times*period > kept {
+				t.Errorf("%s, %s: told after %d s, the queue keeps letters for %d s", name, level, times*period, kept)
+			}
+		}
+	}
+	if !watched["WaitingMetric"] || !watched["TakenMetric"] {
+		t.Errorf("watched: %v", watched)
+	}
+	raw, err := os.ReadFile(filepath.Join("..", "alarms", "s.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d deployment
+	if err := yaml.Unmarshal(raw, &d); err != nil {
+		t.Fatal(err)
+	}
+	given, _ := d.Resources["alarms"].Props["parameters"].(map[string]any)
+	for name := range given {
+		if tpl.Parameters[name] == nil {
+			t.Errorf("the template has no parameter %s", name)
+		}
+	}
+	for name, spec := range tpl.Parameters {
+		if spec["Default"] == nil && given[name] == nil {
+			t.Errorf("parameter %s is not given", name)
+		}
+	}
+	all, _ := readDeployment(t)
+	if queue := at(all.Resources["stores"].Props, "parameters", "QueueName"); given["QueueName"] != queue {
+		t.Errorf("the alarm watches %v, the deployment makes %v", given["QueueName"], queue)
+	}
+}

@@ -119,6 +119,27 @@ func TestServerlessDevsReadsTheDeployment(t *testing.T) {
 	}
 }
 
+func TestServerlessDevsReadsTheAlarms(t *testing.T) {
+	c := newCLI(t)
+	for _, name := range []string{"s.yaml", "queue.yaml"} {
+		copyFile(t, filepath.Join("..", "alarms", name), filepath.Join(c.dir, "scripts", "alarms", name))
+	}
+	c.envs = append(c.envs, "ONCEGATE_ALARM_CONTACT_GROUP=people on call")
+	var p previewed
+	if out := c.run("preview", "-t", "scripts/alarms/s.yaml", "-o", "json", "--silent"); json.Unmarshal(out, &p) != nil {
+		t.Fatalf("no JSON: %s", out)
+	}
+	props := p.Resources["alarms"].Props
+	if got := at(props, "parameters", "ContactGroup"); got != "people on call" {
+		t.Errorf("told is %v", got)
+	}
+	if file, _ := props["template"].(string); file == "" || !filepath.IsAbs(file) {
+		t.Errorf("template %q", file)
+	} else if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFunctionsAreWhatTheComponentTakes needs the JSON Schema of devsapp/fc3
 // (src/schema.json there), which is not ours to ship.
 func TestFunctionsAreWhatTheComponentTakes(t *testing.T) {

@@ -262,6 +262,25 @@ func TestTimesAndSizesFitEachOther(t *testing.T) {
 	}
 }
 
+func TestATargetOfEffectsCanHaveAToken(t *testing.T) {
+	d, _ := readDeployment(t)
+	env, _ := d.Resources["tasks"].Props["environmentVariables"].(map[string]any)
+	targets := 0
+	for key := range env {
+		prefix, isURL := strings.CutSuffix(key, "_URL")
+		if !isURL || key == "ONCEGATE_MODEL_BASE_URL" {
+			continue
+		}
+		targets++
+		if token := prefix + "_TOKEN"; env[token] != fmt.Sprintf("${env('%s', '')}", token) {
+			t.Errorf("%s is set, %s is %v", key, token, env[token])
+		}
+	}
+	if targets != 3 {
+		t.Errorf("%d targets", targets)
+	}
+}
+
 func TestNoSecretIsInAFile(t *testing.T) {
 	_, text := readDeployment(t)
 	for _, name := range []string{"ONCEGATE_MODEL_API_KEY", "ONCEGATE_KEY_SECRET"} {

@@ -59,11 +59,22 @@ func TestDeployNamesAllThatIsMissingBeforeItDoesAnything(t *testing.T) {
 	}
 }
 
+func TestTheBusOfCloudServicesIsNoEnvironment(t *testing.T) {
+	env := append([]string{"ONCEGATE_ENVIRONMENT=default"}, complete[1:]...)
+	if code, said, calls := shell(t, "", env, "deploy.sh"); code != 2 || calls != "" || !strings.Contains(said, "cannot be default") {
+		t.Errorf("exit code %d, calls %q\n%s", code, calls, said)
+	}
+}
+
 func TestDeployBringsUpAndThenLooks(t *testing.T) {
 	keys := append([]string{"ALIBABA_CLOUD_ACCESS_KEY_ID=id", "ALIBABA_CLOUD_ACCESS_KEY_SECRET=secret", "ONCEGATE_ACCOUNT=1"}, complete...)
 	code, said, calls := shell(t, "", keys, "deploy.sh", "-a", "work")
 	if want := "s deploy -y -a work\ngo run ./cmd/oncegate setup --target cloud\ngo run ./cmd/oncegate doctor --target cloud\n"; code != 0 || calls != want {
 		t.Errorf("exit code %d, calls\n%s%s", code, calls, said)
+	}
+	code, _, calls = shell(t, "", append([]string{"ONCEGATE_ALARM_CONTACT_GROUP=ops"}, keys...), "deploy.sh")
+	if code != 0 || !strings.HasPrefix(calls, "s deploy -y -a default\ns deploy -t scripts/alarms/s.yaml -y -a default\ngo run") {
+		t.Errorf("with somebody to tell: exit code %d, calls\n%s", code, calls)
 	}
 	code, _, calls = shell(t, "", append([]string{"FAILS=doctor"}, keys...), "deploy.sh")
 	if code != 1 || !strings.Contains(calls, "doctor") {
@@ -97,6 +108,9 @@ func TestTeardownRemovesNoDataAndNothingUnasked(t *testing.T) {
 	code, said, calls := shell(t, "prod\n", complete, "teardown.sh", "--environment", "prod")
 	if want := "s routing remove -y -a default\ns intake remove -y -a default\ns tasks remove -y -a default\ns bus remove -y -a default\ns roles remove -y -a default\n"; code != 0 || calls != want {
 		t.Errorf("exit code %d, calls\n%s", code, calls)
+	}
+	if _, _, calls := shell(t, "prod\n", append([]string{"ONCEGATE_ALARM_CONTACT_GROUP=ops"}, complete...), "teardown.sh", "--environment", "prod"); !strings.HasPrefix(calls, "s remove -t scripts/alarms/s.yaml -y -a default\ns routing remove") {
+		t.Errorf("alarms that were made: calls\n%s", calls)
 	}
 	if !strings.Contains(said, "does NOT delete: Tablestore instance og-prod") {
 		t.Errorf("what stays is not said:\n%s", said)
@@ -132,5 +146,19 @@ func TestSamplesThatNoBusTakesAreNamed(t *testing.T) {
 	}
 	if code, _, calls := shell(t, "", nil, "replay-samples.sh"); code != 2 || calls != "" {
 		t.Errorf("without an endpoint: exit code %d, calls %q", code, calls)
+	}
+}
+
+func TestShellcheckFindsNothing(t *testing.T) {
+	program, err := exec.LookPath("shellcheck")
+	if err != nil {
+		t.Skip("shellcheck is not installed")
+	}
+	scripts, err := filepath.Glob(filepath.Join("..", "*.sh"))
+	if err != nil || len(scripts) < 6 {
+		t.Fatalf("%d scripts, %v", len(scripts), err)
+	}
+	if said, err := exec.CommandContext(t.Context(), program, append(scripts, filepath.Join("..", "..", ".ci", "run"))...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, said)
 	}
 }
