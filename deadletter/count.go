@@ -24,6 +24,7 @@ type Counts struct {
 
 	OldestOpen   time.Time // first failure of the oldest open letter
 	ExpiringSoon int       // open ones that expire within 24 hours, or should have expired
+	New          int       // open or not: first failed within 24 hours
 	Groups       []Group   // by falling number of open letters, then by fingerprint
 }
 
@@ -33,12 +34,13 @@ type Group struct {
 	Code         letter.Code
 	Target       string
 	Open, Closed int
+	New          int              // first failed within 24 hours
 	Decisions    map[Decision]int // of the open ones
 	FirstFailed  time.Time
 	LastFailed   time.Time
 }
 
-// soon is how near an expiry is worth a warning.
+// soon is how near an expiry is worth a warning, and how long a letter is new.
 const soon = 24 * time.Hour
 
 // Count counts letters by parallel range scans of the columns that it goes by.
@@ -56,7 +58,7 @@ func (d *Desk) Count(ctx context.Context, o EachOptions) (Counts, error) {
 			g = &Group{Fingerprint: j.Fingerprint, Code: j.Code, Target: j.Target, Decisions: map[Decision]int{}, FirstFailed: j.Letter.FirstFailedAt}
 			groups[j.Fingerprint] = g
 		}
-		c.add(g, &j)
+		c.add(g, j)
 		return nil
 	})
 	if err != nil {
@@ -73,13 +75,17 @@ func (d *Desk) Count(ctx context.Context, o EachOptions) (Counts, error) {
 	return c, nil
 }
 
-func (c *Counts) add(g *Group, j *Judgement) {
-	l := &j.Letter
+func (c *Counts) add(g *Group, j Judgement) {
+	l := j.Letter
 	if l.FirstFailedAt.Before(g.FirstFailed) {
 		g.FirstFailed = l.FirstFailedAt
 	}
 	if l.LastFailedAt.After(g.LastFailed) {
 		g.LastFailed = l.LastFailedAt
+	}
+	if l.FirstFailedAt.After(c.At.Add(-soon)) {
+		c.New++
+		g.New++
 	}
 	if !l.Open() {
 		g.Closed++

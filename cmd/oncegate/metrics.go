@@ -15,11 +15,8 @@ import (
 	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/logline"
-	"github.com/oncegate/oncegate/internal/prom"
+	"github.com/oncegate/oncegate/internal/metrics"
 )
-
-// maxFingerprints bounds the values of the label fingerprint.
-const maxFingerprints = 20
 
 func (a *app) metricsCommand() *cobra.Command {
 	var flowsFile, logs string
@@ -67,25 +64,21 @@ Labels are codes, states, decisions and fingerprints, never what an event carrie
 			if err != nil {
 				return err
 			}
-			if _, err := m.WriteTo(a.out); err != nil {
-				return err
-			}
-			w := prom.NewWriter(a.out, "oncegate_")
-			prom.Gauges(w, "tasks", "Tasks by status.", "status", t.status)
-			prom.Gauges(w, "effects", "Side effects by state.", "state", t.effects)
-			w.Gauge("task_attempts", "Attempts of all tasks that there are.", float64(t.attempts))
-			w.Gauge("tasks_tried_again", "Tasks with more than one attempt.", float64(t.again))
-			w.Gauge("tasks_stuck", "Tasks that nothing moves on any more and that nobody was told of.", float64(t.stuck))
 			age := 0.0
 			if !oldest.IsZero() {
 				age = max(time.Since(oldest).Seconds(), 0)
 			}
-			w.Gauge("oldest_open_review_age_seconds", "Age of the oldest open review; 0 for none.", age)
-			prom.Gauges(w, "letters_open_by_fingerprint", "Open dead letters of the largest groups, and of all other ones.", "fingerprint", largest(m.Counts.Groups))
+			all := append(m.Families(),
+				metrics.By("oncegate_tasks", "Tasks by status.", metrics.Gauge, "status", t.status),
+				metrics.By("oncegate_effects", "Side effects by state.", metrics.Gauge, "state", t.effects),
+				metrics.One("oncegate_task_attempts", "Attempts of all tasks that there are.", metrics.Gauge, float64(t.attempts)),
+				metrics.One("oncegate_tasks_tried_again", "Tasks with more than one attempt.", metrics.Gauge, float64(t.again)),
+				metrics.One("oncegate_tasks_stuck", "Tasks that nothing moves on any more and that nobody was told of.", metrics.Gauge, float64(t.stuck)),
+				metrics.One("oncegate_oldest_open_review_age_seconds", "Age of the oldest open review; 0 for none.", metrics.Gauge, age))
 			if sums != nil {
-				writeSums(w, sums)
+				all = append(all, familiesOf(sums)...)
 			}
-			_, err = w.Flush()
+			_, err = metrics.Write(a.out, all)
 			return err
 		}),
 	}
@@ -95,17 +88,16 @@ Labels are codes, states, decisions and fingerprints, never what an event carrie
 	return cmd
 }
 
-func writeSums(w *prom.Writer, s *logline.Sums) {
-	total := func(name, help string, n int) {
-		prom.Counters(w, name, help, "in", map[string]int{"log": n})
+func familiesOf(s *logline.Sums) []metrics.Family {
+	return []metrics.Family{
+		metrics.One("oncegate_claims_total", "New records, by the log.", metrics.Counter, float64(s.Claims)),
+		metrics.One("oncegate_attempts_total", "Runs that began, by the log.", metrics.Counter, float64(s.Attempts)),
+		metrics.By("oncegate_deliveries_total", "Deliveries by decision, by the log.", metrics.Counter, "decision", s.Deliveries),
+		metrics.By("oncegate_duplicates_total", "Copies by how they were recognised, by the log.", metrics.Counter, "kind", s.Duplicates),
+		metrics.By("oncegate_transitions_total", "Tasks by the status that they came to, by the log.", metrics.Counter, "status", s.Transitions),
+		metrics.By("oncegate_replays_total", "Replayed events by decision, by the log.", metrics.Counter, "decision", s.Replays),
+		metrics.By("oncegate_letters_total", "New dead letters by fingerprint, by the log.", metrics.Counter, "fingerprint", s.Letters),
 	}
-	total("claims_total", "New records, by the log.", s.Claims)
-	total("attempts_total", "Runs that began, by the log.", s.Attempts)
-	prom.Counters(w, "deliveries_total", "Deliveries by decision, by the log.", "decision", s.Deliveries)
-	prom.Counters(w, "duplicates_total", "Copies by how they were recognised, by the log.", "kind", s.Duplicates)
-	prom.Counters(w, "transitions_total", "Tasks by the status that they came to, by the log.", "status", s.Transitions)
-	prom.Counters(w, "replays_total", "Replayed events by decision, by the log.", "decision", s.Replays)
-	prom.Counters(w, "letters_total", "New dead letters by fingerprint, by the log.", "fingerprint", s.Letters)
 }
 
 // sumLogs reads a log; nil where there is none to read.
@@ -134,22 +126,6 @@ func (a *app) sumLogs(target, name string) (*logline.Sums, error) {
 		fmt.Fprintf(a.err, "%d lines of the log counted, %d of others passed over\n", s.Lines, s.Other)
 	}
 	return &s, err
-}
-
-// largest are open letters of the groups with most of them, and of the rest as
-// "other".
-func largest(groups []deadletter.Group) map[string]int {
-	out := map[string]int{}
-	for i, g := range groups {
-		name := g.Fingerprint
-		if i >= maxFingerprints {
-			name = "other"
-		}
-		if g.Open > 0 {
-			out[name] += g.Open
-		}
-	}
-	return out
 }
 
 type taskCounts struct {

@@ -46,7 +46,7 @@ func TestAlertRulesUseWhatIsPrinted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`w\.Gauge\("([a-z_]+)"`).FindAllStringSubmatch(string(command), -1) {
+	for _, m := range regexp.MustCompile(`metrics\.One\("oncegate_([a-z_]+)"`).FindAllStringSubmatch(string(command), -1) {
 		printed.WriteString("# TYPE oncegate_" + m[1] + " gauge\n")
 	}
 	seen := map[string]bool{}
