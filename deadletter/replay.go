@@ -34,7 +34,11 @@ type CallError struct {
 	Throttled  bool
 	Denied     bool          // this identity may not call the function: no call will do
 	RetryAfter time.Duration // of a throttled call, 0 where nobody said
+	Err        error         // what the platform said, where more than the reason matters
 }
+
+// Unwrap returns what the platform said.
+func (e *CallError) Unwrap() error { return e.Err }
 
 func (e *CallError) Error() string { return "invoke function: " + e.Reason }
 

@@ -211,7 +211,7 @@ func callerOf(client *aliyun.Functions, function string) caller {
 			if denied, ok := deniedError(err); ok {
 				err = denied
 			}
-			return nil, false, &deadletter.CallError{Reason: err.Error(), Denied: true}
+			return nil, false, &deadletter.CallError{Reason: err.Error(), Denied: true, Err: err}
 		case aliyun.KindNotFound:
 			return nil, false, &deadletter.CallError{Reason: "the function has no version " + qualifier + " any more"}
 		case aliyun.KindInvalid:

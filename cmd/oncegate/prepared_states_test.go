@@ -21,6 +21,7 @@ type preparedState string
 const (
 	stateOfLetters  preparedState = "letters"  // tasks, reviews and open letters
 	stateOfOrphan   preparedState = "orphan"   // a letter was discarded, and its task not told
+	stateOfAnswer   preparedState = "answer"   // a review has an answer that nobody has carried out
 	stateOfOld      preparedState = "old"      // an audit row's time is over
 	stateOfRepair   preparedState = "repair"   // a group is migrated and verified
 	stateOfPlan     preparedState = "plan"     // a plan is made
@@ -80,6 +81,11 @@ func prepareStates(t *testing.T) *preparedStates {
 		t.Fatal(said)
 	}
 	keep(stateOfOrphan)
+	// Who may not call the function leaves an answer that nobody has carried out.
+	if code, said := runAs([]string{"review", "resolve", "f64f", "--as", "confirmed_not_done", "--reason", "r", "--function", functionBinary, "--state-dir", work}, ram.Reviewer); code != exitRefused {
+		t.Fatal(said)
+	}
+	keep(stateOfAnswer)
 	s.change(t, work, func(c *cloud) error {
 		long := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 		return deadletter.NewAuditLog(c.store).Add(t.Context(), deadletter.Audit{ID: "0123456789abcdef", At: long, Action: deadletter.ActionRefused, OperatorOrRule: "r", Reason: "r"})

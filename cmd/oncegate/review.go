@@ -55,7 +55,7 @@ func (a *app) reviewCommand() *cobra.Command {
   oncegate review show 5f0c
   oncegate review resolve 5f0c --as confirmed_done --target-record-id 4711 --reason "seen in the ERP"`,
 	}
-	cmd.AddCommand(a.reviewListCommand(), a.reviewShowCommand(), a.reviewResolveCommand())
+	cmd.AddCommand(a.reviewListCommand(), a.reviewShowCommand(), a.reviewResolveCommand(), a.reviewCarryOutCommand())
 	return parent(cmd)
 }
 

@@ -53,9 +53,10 @@ var uses = map[string][]use{
 	"task output":  {{on: stateOfLetters, args: "TASK"}},
 	"task approve": {{on: stateOfLetters, args: "TASK --reviewer amy"}},
 
-	"review list":    {{on: stateOfLetters}},
-	"review show":    {{on: stateOfLetters, args: "f64f"}},
-	"review resolve": {{on: stateOfLetters, args: "f64f --as confirmed_not_done --reason r --reviewer amy --function FUNCTION"}},
+	"review list":      {{on: stateOfLetters}},
+	"review show":      {{on: stateOfLetters, args: "f64f"}},
+	"review resolve":   {{on: stateOfLetters, args: "f64f --as confirmed_not_done --reason r --function FUNCTION"}},
+	"review carry-out": {{on: stateOfAnswer, args: "f64f --function FUNCTION"}},
 
 	"dlq status":  {{on: stateOfLetters}},
 	"dlq groups":  {{on: stateOfLetters}},
