@@ -1,11 +1,13 @@
 package aliyun
 
 import (
+	"context"
 	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +18,7 @@ import (
 type front struct {
 	*httptest.Server
 	accepted, resumed atomic.Int64
-	meet              chan struct{} // where set, calls wait until it is closed
+	meet              *sync.WaitGroup // where set, calls wait until all have met
 }
 
 func newFront(t *testing.T) *front {
@@ -26,7 +28,8 @@ func newFront(t *testing.T) *front {
 			f.resumed.Add(1)
 		}
 		if f.meet != nil {
-			<-f.meet
+			f.meet.Done()
+			f.meet.Wait()
 		}
 		_, _ = io.WriteString(w, "answer")
 	}))
@@ -50,9 +53,15 @@ func (f *front) transport(t *testing.T, idle int) *http.Transport {
 
 func call(t *testing.T, transport http.RoundTripper, url string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	callIn(t.Context(), t, transport, url)
+}
+
+func callIn(ctx context.Context, t *testing.T, transport http.RoundTripper, url string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -81,21 +90,24 @@ func TestCallsSideBySideKeepTheirConnectionsForTheNextOnes(t *testing.T) {
 	f := newFront(t)
 	transport := f.transport(t, 64)
 	for range 3 {
-		f.meet = make(chan struct{})
-		var arrived, done sync.WaitGroup
+		f.meet = new(sync.WaitGroup)
+		f.meet.Add(width)
+		var done, back sync.WaitGroup
+		back.Add(width)
+		// A connection comes back a moment after its answer was read.
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{PutIdleConn: func(err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			back.Done()
+		}})
 		for range width {
-			arrived.Add(1)
-			done.Go(func() {
-				arrived.Done()
-				call(t, transport, f.URL)
-			})
+			done.Go(func() { callIn(ctx, t, transport, f.URL) })
 		}
-		arrived.Wait()
-		close(f.meet)
 		done.Wait()
+		back.Wait()
 	}
-	// A call may be dialled for while the connection it could have had comes back.
-	if n := f.accepted.Load(); n > 2*width {
+	if n := f.accepted.Load(); n != width {
 		t.Errorf("three rounds of %d calls took %d connections", width, n)
 	}
 }
