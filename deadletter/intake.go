@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/idempotency"
+	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/strictjson"
 )
 
@@ -139,7 +140,8 @@ func onFailure(tree map[string]any, outer Item) Item {
 		outer.Attempts, _ = n.Int64()
 	}
 	if ms, ok := tree["timestamp"].(json.Number); ok {
-		if n, err := ms.Int64(); err == nil && n > 0 {
+		// What can only be seconds, or no time at all, says nothing.
+		if n, err := ms.Int64(); err == nil && aliyun.PlausibleMilli(n) {
 			outer.FailedAt = time.UnixMilli(n).UTC()
 		}
 	}

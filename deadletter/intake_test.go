@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
 )
@@ -87,6 +90,24 @@ func TestSplitReadsWhatAMessageSaysOfItsFailure(t *testing.T) {
 	record := Split([]byte(`{"event_id":"e","payload":{},"error_code":"temporary_unavailable"}`))[0]
 	if record.Code != letter.CodeUpstream5xx {
 		t.Errorf("a record with our own code: %q", record.Code)
+	}
+}
+
+// A row with a time that cannot be read would end every list of letters.
+func TestATimestampThatIsNoTimeIsNotTheTimeOfAFailure(t *testing.T) {
+	w := newWorld(t)
+	for i, stamp := range []string{"1785844800", "1", "253402300800000", "9007199254740993000", "-5", "0", "1e3", `"x"`} {
+		message := fmt.Sprintf(`{"timestamp":%s,"requestContext":{},"requestPayload":%q}`, stamp, orderEvent(fmt.Sprint("e", i), "1", "5"))
+		if j := w.ingest(message)[0]; !j.Letter.FirstFailedAt.Equal(w.now) {
+			t.Errorf("%s: failed at %s", stamp, j.Letter.FirstFailedAt)
+		}
+	}
+	if all, _, err := w.desk.Letters.List(t.Context(), "", 100); err != nil || len(all) != 8 {
+		t.Errorf("%d letters, %v", len(all), err)
+	}
+	j := w.ingest(`{"timestamp":1785844800000,"requestContext":{},"requestPayload":` + strconv.Quote(orderEvent("m", "1", "5")) + `}`)[0]
+	if want := time.UnixMilli(1785844800000); !j.Letter.FirstFailedAt.Equal(want) {
+		t.Errorf("milliseconds: failed at %s", j.Letter.FirstFailedAt)
 	}
 }
 

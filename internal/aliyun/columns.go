@@ -53,6 +53,12 @@ func (r *Reader) Number(name string) int64 {
 // earliestMilli is the year 2001: anything before it was written in seconds.
 const earliestMilli = 978_307_200_000
 
+// PlausibleMilli reports whether a number may be milliseconds since 1970 of a time
+// that a row can keep: from 2001 to the year 9999.
+func PlausibleMilli(n int64) bool { return n >= earliestMilli && n <= latestMilli }
+
+const latestMilli = 253_402_300_799_999
+
 // Time reads a column of milliseconds since 1970. A value that can only be
 // seconds is an error, never a time in 1970.
 func (r *Reader) Time(name string) time.Time {
