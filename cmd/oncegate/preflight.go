@@ -51,7 +51,8 @@ The test business is the flow's sample with every key field of the event replace
 preflight-<8 hex digits>-<n> (a number field by a number of 13 digits), but those of --keep.
 No real business has it, and ` + "`oncegate task list`" + ` shows it. What remains afterwards, and
 how it goes, is printed. A check that cannot be made says why: it is skipped, not
-passed. The exit code is 1 where a check fails, 4 where nothing could be shown of a flow.
+passed. The exit code is 1 where a check fails, 4 where a flow was not seen to
+run.
 
 The work and the effects are real ones. On the local cloud a target loses an answer on
 purpose. On the cloud nothing happens without --execute; the events are published to
@@ -234,12 +235,12 @@ func (a *app) printPreflight(target string, report []preflightFlow) error {
 	return nothingShown(report)
 }
 
-// nothingShown says no where a flow has no check that passed: it is not ready, it
-// was not looked at.
+// nothingShown says no where no check passed that sees the test business run: a
+// declaration alone shows nothing.
 func nothingShown(report []preflightFlow) error {
 	for _, f := range report {
-		if !slices.ContainsFunc(f.Steps, func(s preflightStep) bool { return s.Verdict == stepPassed }) {
-			return &exitError{exitPartial, fmt.Errorf("nothing could be shown of flow %s: every check was skipped", inert(f.Flow))}
+		if !slices.ContainsFunc(f.Steps, func(s preflightStep) bool { return s.Number >= firstRunCheck && s.Verdict == stepPassed }) {
+			return &exitError{exitPartial, fmt.Errorf("flow %s was not seen to run: its checks from %d on were skipped", inert(f.Flow), firstRunCheck)}
 		}
 	}
 	return nil

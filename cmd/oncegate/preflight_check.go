@@ -26,6 +26,9 @@ const (
 	stepPassed  = "passed"
 	stepFailed  = "failed"
 	stepSkipped = "skipped"
+
+	// firstRunCheck is the first check that sees the test business run.
+	firstRunCheck = 3
 )
 
 var stepNames = []string{
