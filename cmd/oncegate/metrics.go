@@ -25,8 +25,8 @@ func (a *app) metricsCommand() *cobra.Command {
 		Use:   "metrics",
 		Short: "Print what tables and logs count, in the text format of Prometheus",
 		Long: `Print counts in the text format of Prometheus: those of oncegate dlq metrics, and
-tasks by status with their attempts, effects by state, stuck tasks, the age of the
-oldest open review and dead letters by fingerprint, all from the rows themselves.
+tasks by status with their attempts, effects by state and stuck tasks, all from the
+rows themselves.
 
 Copies that were recognised leave no row. --logs reads the function's log, a file
 or - for standard input, and adds what its lines add up to: claims, duplicates by
@@ -56,25 +56,16 @@ Labels are codes, states, decisions and fingerprints, never what an event carrie
 			if err != nil {
 				return err
 			}
-			oldest, err := oldestReview(ctx, store)
-			if err != nil {
-				return err
-			}
 			sums, err := a.sumLogs(target, logs)
 			if err != nil {
 				return err
-			}
-			age := 0.0
-			if !oldest.IsZero() {
-				age = max(time.Since(oldest).Seconds(), 0)
 			}
 			all := append(m.Families(),
 				metrics.By("oncegate_tasks", "Tasks by status.", metrics.Gauge, "status", t.status),
 				metrics.By("oncegate_effects", "Side effects by state.", metrics.Gauge, "state", t.effects),
 				metrics.One("oncegate_task_attempts", "Attempts of all tasks that there are.", metrics.Gauge, float64(t.attempts)),
 				metrics.One("oncegate_tasks_tried_again", "Tasks with more than one attempt.", metrics.Gauge, float64(t.again)),
-				metrics.One("oncegate_tasks_stuck", "Tasks that nothing moves on any more and that nobody was told of.", metrics.Gauge, float64(t.stuck)),
-				metrics.One("oncegate_oldest_open_review_age_seconds", "Age of the oldest open review; 0 for none.", metrics.Gauge, age))
+				metrics.One("oncegate_tasks_stuck", "Tasks that nothing moves on any more and that nobody was told of.", metrics.Gauge, float64(t.stuck)))
 			if sums != nil {
 				all = append(all, familiesOf(sums)...)
 			}
@@ -172,24 +163,4 @@ func (a *app) countTasks(ctx context.Context, s *state, store *aliyun.Tablestore
 		return c, fmt.Errorf("count tasks: %w", err)
 	}
 	return c, nil
-}
-
-func oldestReview(ctx context.Context, store *aliyun.Tablestore) (oldest time.Time, err error) {
-	err = store.ScanAll(ctx, idempotency.ReviewTable, aliyun.ScanOptions{Columns: []string{"state", "first_seen_at"}}, func(p aliyun.Page) error {
-		for i, row := range p.Rows {
-			r := &aliyun.Reader{Row: row}
-			seen, state := r.Time("first_seen_at"), r.Text("state")
-			if r.Err != nil {
-				return fmt.Errorf("row %s: %w", p.Keys[i], r.Err)
-			}
-			if state == string(idempotency.ReviewOpen) && (oldest.IsZero() || seen.Before(oldest)) {
-				oldest = seen
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return oldest, fmt.Errorf("look for the oldest review: %w", err)
-	}
-	return oldest, nil
 }

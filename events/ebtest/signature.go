@@ -64,7 +64,7 @@ func (g *gate) accept(r *http.Request) error {
 		return nil
 	}
 	keyID, signature, ok := parseSignature(r.Header.Get("Authorization"))
-	if !ok || r.Header.Get("X-Acs-Signature-Method") != "HMAC-SHA1" || r.Header.Get("X-Acs-Signature-Nonce") == "" {
+	if !ok || r.Header.Get("X-Acs-Signature-Method") != "HMAC-SHA1" || r.Header.Get("X-Acs-Signature-Version") != "1.0" || r.Header.Get("X-Acs-Signature-Nonce") == "" {
 		return &RefusedError{http.StatusBadRequest, CodeNotSigned}
 	}
 	now := g.bus.opt.Now()

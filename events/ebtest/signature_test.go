@@ -55,6 +55,7 @@ func TestACallIsAcceptedByItsSignatureAndPolicyAlone(t *testing.T) {
 		{name: "over", event: signedEvent, clock: 2 * time.Hour, code: ebtest.CodeExpiredToken},
 		{name: "a clock that is off", event: signedEvent, clock: 20 * time.Minute, code: ebtest.CodeBadDate},
 		{name: "no signature", event: signedEvent, change: func(r *http.Request) { r.Header.Del("Authorization") }, code: ebtest.CodeNotSigned},
+		{name: "another version of it", event: signedEvent, change: func(r *http.Request) { r.Header.Set("x-acs-signature-version", "1.1") }, code: ebtest.CodeNotSigned},
 		{name: "another nonce", event: signedEvent, change: func(r *http.Request) { r.Header.Set("x-acs-signature-nonce", "n") }, code: ebtest.CodeBadSignature},
 		{name: "another content type", event: signedEvent, change: func(r *http.Request) { r.Header.Set("Content-Type", "application/cloudevents-batch+json") }, code: ebtest.CodeBadSignature},
 		{name: "another bus", event: strings.Replace(signedEvent, "orders", "payroll", 1), code: ebtest.CodeNoPermission},
