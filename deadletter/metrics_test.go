@@ -22,6 +22,8 @@ func TestMetricsAreReadByPrometheus(t *testing.T) {
 	w.ingest(orderEvent("e1", "1", "5"))
 	for id, row := range map[string]aliyun.Row{
 		"r1": {"state": "open", "kind": "conflict", "first_seen_at": w.now.Add(-25 * time.Hour).UnixMilli()},
+		"r0": {"state": "open", "kind": "conflict", "first_seen_at": w.now.Add(-time.Hour).UnixMilli()},
+		"r4": {"state": "open", "kind": "conflict", "first_seen_at": w.now.Add(-2 * time.Hour).UnixMilli()},
 		"r2": {"state": "open", "kind": "outcome_unknown", "first_seen_at": w.now.UnixMilli()},
 		"r3": {"state": "closed", "first_seen_at": w.now.Add(-99 * time.Hour).UnixMilli()},
 	} {
@@ -68,9 +70,9 @@ func TestMetricsAreReadByPrometheus(t *testing.T) {
 	for _, want := range []string{
 		`oncegate_dlq_letters_open{decision="manual_review"} 1`, `oncegate_dlq_letters_open_by_class{class="uncertain"} 1`,
 		`oncegate_dlq_letters_open_by_flow{flow="order"} 1`, `oncegate_dlq_letters_ended{final_status="a \"b\"\\\nc"} 1`,
-		"oncegate_dlq_groups 1", "oncegate_dlq_new_groups_24h 1", "oncegate_dlq_letters_expiring_24h 1", "oncegate_dlq_reviews_open 2",
+		"oncegate_dlq_groups 1", "oncegate_dlq_new_groups_24h 1", "oncegate_dlq_letters_expiring_24h 1", "oncegate_dlq_reviews_open 4",
 		"oncegate_dlq_reviews_open_older_24h 1", `oncegate_dlq_plans{state="paused"} 1`, "oncegate_dlq_oldest_open_age_seconds 0",
-		`oncegate_dlq_reviews_open_by_kind{kind="conflict"} 1`, `oncegate_dlq_review_oldest_age_seconds{kind="conflict"} 90000`,
+		`oncegate_dlq_reviews_open_by_kind{kind="conflict"} 3`, `oncegate_dlq_review_oldest_age_seconds{kind="conflict"} 90000`,
 		`oncegate_dlq_review_oldest_age_seconds{kind="outcome_unknown"} 0`, "oncegate_dlq_letters_new_24h 1",
 		`oncegate_dlq_letters_new_24h_by_fingerprint{fingerprint="69070d16eee0",class="uncertain"} 1`,
 		`oncegate_dlq_replay_items{result="succeeded",repaired="false"} 1`, `oncegate_dlq_replay_items{result="succeeded",repaired="true"} 1`,
