@@ -24,7 +24,7 @@ func servedCloud(t *testing.T, state string) upReport {
 		t.Fatal(err)
 	}
 	up := exec.Command(exe, "local", "up", "--output", "json", "--function", functionBinary, "--state-dir", state)
-	up.Env = append(os.Environ(), asCommand+"=1")
+	up.Env = append(os.Environ(), asCommand+"=1", localIdentityVariable+"=")
 	stdout, err := up.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

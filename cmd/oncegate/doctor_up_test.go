@@ -1,37 +1,13 @@
 package main
 
 import (
-	"encoding/json"
-	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 )
 
 func TestTheDoctorLooksAtTheLocalCloudThatIsUp(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	state := t.TempDir()
-	up := exec.Command(exe, "local", "up", "--output", "json", "--function", functionBinary, "--state-dir", state)
-	up.Env = append(os.Environ(), asCommand+"=1")
-	stdout, err := up.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := up.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = up.Process.Signal(syscall.SIGTERM)
-		_ = up.Wait()
-	}()
-	var at upReport
-	if err := json.NewDecoder(stdout).Decode(&at); err != nil {
-		t.Fatal(err)
-	}
+	at := servedCloud(t, state)
 	keys := at.Roles["deployer"]
 	w := &ward{t: t, env: map[string]string{
 		"ONCEGATE_ENVIRONMENT": localEnvironment, "ONCEGATE_TABLESTORE_ENDPOINT": at.Tablestore.Endpoint, "ONCEGATE_TABLESTORE_INSTANCE": at.Tablestore.Instance,

@@ -1,15 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -190,27 +186,7 @@ func TestOnlyRolesThatMayInvokeReachALocalFunction(t *testing.T) {
 }
 
 func TestUpHasAnIdentityOfEveryRole(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	up := exec.Command(exe, "local", "up", "--output", "json", "--function", functionBinary, "--state-dir", t.TempDir())
-	up.Env = append(os.Environ(), asCommand+"=1", localIdentityVariable+"=")
-	stdout, err := up.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := up.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = up.Process.Signal(syscall.SIGTERM)
-		_ = up.Wait()
-	}()
-	var at upReport
-	if err := json.NewDecoder(stdout).Decode(&at); err != nil {
-		t.Fatal(err)
-	}
+	at := servedCloud(t, t.TempDir())
 	as := func(k keyPair) *app {
 		env := cloudEnv(at.STS.Endpoint, cloudtest.Credential{AccessKeyID: k.AccessKeyID, AccessKeySecret: k.AccessKeySecret, SecurityToken: k.SecurityToken})
 		env["ONCEGATE_FC_ENDPOINT"], env["ONCEGATE_FUNCTION"] = at.FC.Endpoint, at.FC.Function

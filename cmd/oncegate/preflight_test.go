@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,27 +21,7 @@ type preflightAnswer struct {
 }
 
 func TestPreflightOnTheCloudPublishesPollsAndTakesNothingForGranted(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	up := exec.Command(exe, "local", "up", "--output", "json", "--function", functionBinary, "--state-dir", t.TempDir())
-	up.Env = append(os.Environ(), asCommand+"=1")
-	stdout, err := up.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := up.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = up.Process.Signal(syscall.SIGTERM)
-		_ = up.Wait()
-	}()
-	var at upReport
-	if err := json.NewDecoder(stdout).Decode(&at); err != nil {
-		t.Fatal(err)
-	}
+	at := servedCloud(t, t.TempDir())
 	operator, producer := at.Roles["operator"], at.Roles["publisher"]
 	env := map[string]string{
 		"ONCEGATE_ENVIRONMENT": localEnvironment, "ONCEGATE_TABLESTORE_ENDPOINT": at.Tablestore.Endpoint, "ONCEGATE_TABLESTORE_INSTANCE": at.Tablestore.Instance,
