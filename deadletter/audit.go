@@ -89,16 +89,10 @@ func (t *AuditLog) Add(ctx context.Context, a Audit) error {
 	c.Text("final_status", a.FinalStatus)
 	c.Text("operator_or_rule", a.OperatorOrRule)
 	c.Text("reason", a.Reason)
-	err := t.store.Insert(ctx, AuditTable, a.ID, c.Row)
-	if err == nil {
-		return nil
+	if _, err := t.store.InsertOnce(ctx, AuditTable, a.ID, c.Row); err != nil {
+		return fmt.Errorf("write audit: %w: %w", idempotency.ErrUnavailable, err)
 	}
-	if kind := aliyun.KindOf(err); kind == aliyun.KindCondition || kind == aliyun.KindUnknown {
-		if _, ok, readErr := t.store.Get(ctx, AuditTable, a.ID); readErr == nil && ok {
-			return nil
-		}
-	}
-	return fmt.Errorf("write audit: %w: %w", idempotency.ErrUnavailable, err)
+	return nil
 }
 
 // Has reports whether a row is there.

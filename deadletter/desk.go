@@ -167,21 +167,16 @@ func (d *Desk) ingest(ctx context.Context, e entry) (Judgement, error) {
 		return Judgement{}, fmt.Errorf("ingest: %w", err)
 	}
 	l.RawRef = ref.String()
-	if j.Decision == SkipCompleted {
+	done := j.Decision == SkipCompleted
+	if done {
 		l.FinalStatus, l.ClosedBy, l.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule.String()
-		err = d.Letters.EnsureSeen(ctx, l)
-	} else {
-		err = d.Letters.EnsureOpen(ctx, l)
 	}
+	stored, err := d.Letters.See(ctx, l, !done)
 	if err != nil {
 		return Judgement{}, fmt.Errorf("ingest: %w", err)
 	}
-	stored, ok, err := d.Letters.Get(ctx, l.ID)
-	if err != nil || !ok {
-		return Judgement{}, errors.Join(errors.New("ingest: the letter cannot be read back"), err)
-	}
-	if j.Decision == SkipCompleted && stored.Open() {
-		if err := d.Letters.Close(ctx, l.ID, letter.FinalSkippedCompleted, "intake", j.Rule.String(), d.Now()); err != nil {
+	if done && stored.Open() {
+		if err := d.Letters.CloseKnown(ctx, stored, letter.FinalSkippedCompleted, "intake", j.Rule.String(), d.Now()); err != nil {
 			return Judgement{}, fmt.Errorf("ingest: %w", err)
 		}
 		stored.FinalStatus, stored.ClosedBy, stored.CloseReason = letter.FinalSkippedCompleted, "intake", j.Rule.String()

@@ -64,11 +64,12 @@ func (t *EvidenceLog) Add(ctx context.Context, e Evidence) error {
 	c.Time("at", e.At)
 	c.Text("by", e.By)
 	c.Text("environment", e.Environment)
-	if err := t.store.Insert(ctx, EvidenceTable, e.ID, c.Row); err != nil {
-		if row, ok, readErr := t.store.Get(ctx, EvidenceTable, e.ID); readErr == nil && ok && row["by"] == e.By && row["result"] == e.Result {
-			return nil // its answer was lost
-		}
+	found, err := t.store.InsertOnce(ctx, EvidenceTable, e.ID, c.Row)
+	if err != nil {
 		return fmt.Errorf("write evidence: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	if found != nil && (found["by"] != e.By || found["result"] != e.Result) {
+		return fmt.Errorf("write evidence: %w: its id has other evidence", idempotency.ErrUnavailable)
 	}
 	return nil
 }

@@ -149,24 +149,17 @@ func (t *Reviews) tell(ctx context.Context, r Review) {
 // Open makes sure that a review is there and returns it as stored.
 func (t *Reviews) Open(ctx context.Context, r Review) (Review, error) {
 	r.State, r.Revision = ReviewOpen, 1
-	err := t.store.Insert(ctx, ReviewTable, r.ID, r.columns())
-	if err == nil {
+	found, err := t.store.InsertOnce(ctx, ReviewTable, r.ID, r.columns())
+	if err != nil {
+		return Review{}, fmt.Errorf("open review: %w: %w", ErrUnavailable, err)
+	}
+	if found == nil {
 		t.tell(ctx, r)
 		return r, nil
 	}
-	kind := aliyun.KindOf(err)
-	if kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
+	stored, err := parseReview(r.ID, found)
+	if err != nil {
 		return Review{}, fmt.Errorf("open review: %w: %w", ErrUnavailable, err)
-	}
-	stored, ok, readErr := t.Get(ctx, r.ID)
-	if readErr != nil {
-		return Review{}, fmt.Errorf("open review: %w", readErr)
-	}
-	if !ok {
-		return Review{}, fmt.Errorf("open review: %w: %w", ErrUnavailable, err)
-	}
-	if kind == aliyun.KindUnknown && stored.Revision == r.Revision && stored.EventID == r.EventID && stored.FirstSeenAt.Equal(milli(r.FirstSeenAt)) {
-		t.tell(ctx, stored) // its answer was lost
 	}
 	return stored, nil
 }

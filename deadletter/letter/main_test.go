@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/oncegate/oncegate/idempotency/otstest"
@@ -61,20 +62,21 @@ func newStand(t *testing.T) *stand {
 	return &stand{t: t, srv: srv, store: store, table: NewTable(store)}
 }
 
-func (s *stand) open(l Letter) Letter {
-	s.t.Helper()
-	if err := s.table.EnsureOpen(s.t.Context(), l); err != nil {
-		s.t.Fatal(err)
-	}
-	return s.stored(l.ID)
-}
+func (s *stand) open(l Letter) Letter { s.t.Helper(); return s.sight(l, true) }
 
-func (s *stand) see(l Letter) Letter {
+func (s *stand) see(l Letter) Letter { s.t.Helper(); return s.sight(l, false) }
+
+// sight notes a sighting, and holds what the table said of it against its row.
+func (s *stand) sight(l Letter, reopen bool) Letter {
 	s.t.Helper()
-	if err := s.table.EnsureSeen(s.t.Context(), l); err != nil {
+	said, err := s.table.See(s.t.Context(), l, reopen)
+	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.stored(l.ID)
+	if diff := cmp.Diff(s.stored(l.ID), said); diff != "" {
+		s.t.Errorf("said otherwise than stored:\n%s", diff)
+	}
+	return said
 }
 
 func (s *stand) stored(id string) Letter {

@@ -40,17 +40,21 @@ const rounds = 4
 // one more sighting of an open one, or a closed one opened again with its
 // former life kept. A migrated one stays closed: its child goes on. Errors wrap idempotency.ErrUnavailable.
 func (t *Table) EnsureOpen(ctx context.Context, l Letter) error {
-	return t.put(ctx, l, true)
+	_, err := t.See(ctx, l, true)
+	return err
 }
 
 // EnsureSeen makes sure that a letter of the event is there and leaves a closed
 // one closed. l.FinalStatus is the end of a letter that is new: an event that
 // asks a question which a person has answered already.
 func (t *Table) EnsureSeen(ctx context.Context, l Letter) error {
-	return t.put(ctx, l, false)
+	_, err := t.See(ctx, l, false)
+	return err
 }
 
-func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
+// See is EnsureOpen where reopen is set, else EnsureSeen, and returns the letter
+// as it is stored then.
+func (t *Table) See(ctx context.Context, l Letter, reopen bool) (Letter, error) {
 	l.Revision, l.DeliveryAttempts = 1, 1
 	l.Fingerprint = Fingerprint(l.Code, l.Target)
 	// As it will be read back, or a lost answer would not be recognised.
@@ -60,59 +64,83 @@ func (t *Table) put(ctx context.Context, l Letter, reopen bool) error {
 	}
 	row, err := l.columns()
 	if err != nil {
-		return err
+		return Letter{}, err
 	}
-	err = t.store.Insert(ctx, LetterTable, l.ID, row)
-	if err == nil {
+	found, err := t.store.InsertOnce(ctx, LetterTable, l.ID, row)
+	if err != nil {
+		return Letter{}, fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	if found == nil {
 		t.tell(ctx, nil, l)
-		return nil
+		return parse(l.ID, row)
 	}
-	// What was to be written last, and in place of what.
-	var before *Letter
-	wrote, doubt := l, false
+	stored, err := parse(l.ID, found)
+	if err != nil {
+		return Letter{}, fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	return t.seeAgain(ctx, stored, l, reopen)
+}
+
+// seeAgain notes one more sighting of a stored letter.
+func (t *Table) seeAgain(ctx context.Context, stored, l Letter, reopen bool) (Letter, error) {
+	var before, wrote Letter // of the last write whose answer was lost
+	var failed error
 	for range rounds {
-		kind := aliyun.KindOf(err)
-		if kind != aliyun.KindCondition && kind != aliyun.KindUnknown {
-			break
-		}
-		doubt = doubt || kind == aliyun.KindUnknown
-		stored, ok, readErr := t.Get(ctx, l.ID)
-		if readErr != nil {
-			return fmt.Errorf("write letter: %w", readErr)
-		}
-		if !ok {
-			break
-		}
 		// A migrated letter's child goes on in its place: a copy of the parent's
 		// event is one more sighting of what a person has answered.
 		reopen := reopen && stored.FinalStatus != FinalMigrated
 		if stored.LastFailedAt.Equal(l.LastFailedAt) && stored.RawRef == l.RawRef && stored.tells(l, reopen) {
 			// This very sighting: its answer was lost, or a call before this one wrote it.
-			if doubt && stored.Revision == wrote.Revision {
-				t.tell(ctx, before, stored)
+			if stored.Revision == wrote.Revision {
+				t.tell(ctx, &before, stored)
 			}
-			return nil
+			return stored, nil
 		}
 		next := seenAgain(stored, l, reopen)
-		before, wrote, doubt = &stored, next, false
-		if row, err = next.columns(); err != nil {
-			return err
+		row, err := next.replacing(stored)
+		if err != nil {
+			return Letter{}, err
 		}
-		old, encodeErr := stored.columns()
-		if encodeErr != nil {
-			return encodeErr
-		}
-		for name := range old {
-			if _, kept := row[name]; !kept {
-				row[name] = nil
-			}
-		}
-		if err = t.store.Update(ctx, LetterTable, l.ID, row, stored.Revision); err == nil {
+		if failed = t.store.Update(ctx, LetterTable, l.ID, row, stored.Revision); failed == nil {
 			t.tell(ctx, &stored, next)
-			return nil
+			return parse(l.ID, row)
+		}
+		wrote = Letter{}
+		switch aliyun.KindOf(failed) {
+		case aliyun.KindUnknown:
+			before, wrote = stored, next
+		case aliyun.KindCondition:
+		default:
+			return Letter{}, fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, failed)
+		}
+		var ok bool
+		if stored, ok, err = t.Get(ctx, l.ID); err != nil {
+			return Letter{}, fmt.Errorf("write letter: %w", err)
+		}
+		if !ok {
+			break
 		}
 	}
-	return fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, err)
+	return Letter{}, fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, failed)
+}
+
+// replacing are the columns that make the stored row this letter's: those that it
+// has, and nil for those that are to go.
+func (l Letter) replacing(stored Letter) (aliyun.Row, error) {
+	row, err := l.columns()
+	if err != nil {
+		return nil, err
+	}
+	old, err := stored.columns()
+	if err != nil {
+		return nil, err
+	}
+	for name := range old {
+		if _, kept := row[name]; !kept {
+			row[name] = nil
+		}
+	}
+	return row, nil
 }
 
 // Create writes a letter that is not there yet; one that is there, open or
@@ -124,16 +152,14 @@ func (t *Table) Create(ctx context.Context, l Letter) error {
 	if err != nil {
 		return err
 	}
-	if err = t.store.Insert(ctx, LetterTable, l.ID, row); err == nil {
+	found, err := t.store.InsertOnce(ctx, LetterTable, l.ID, row)
+	if err != nil {
+		return fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	if found == nil {
 		t.tell(ctx, nil, l)
-		return nil
 	}
-	if kind := aliyun.KindOf(err); kind == aliyun.KindCondition || kind == aliyun.KindUnknown {
-		if _, ok, readErr := t.Get(ctx, l.ID); readErr == nil && ok {
-			return nil
-		}
-	}
-	return fmt.Errorf("write letter: %w: %w", idempotency.ErrUnavailable, err)
+	return nil
 }
 
 // Close ends an open letter, with who and why. One that is closed already, or that is not there,
@@ -205,18 +231,9 @@ func (t *Table) Amend(ctx context.Context, id string, change func(Letter) (Lette
 		if next.Decision == stored.Decision && !next.decidedLike(stored) {
 			next = next.forget()
 		}
-		row, err := next.columns()
+		row, err := next.replacing(stored)
 		if err != nil {
 			return err
-		}
-		old, err := stored.columns()
-		if err != nil {
-			return err
-		}
-		for name := range old {
-			if _, kept := row[name]; !kept {
-				row[name] = nil
-			}
 		}
 		if err = t.store.Update(ctx, LetterTable, id, row, stored.Revision); err == nil {
 			t.tell(ctx, &stored, next)

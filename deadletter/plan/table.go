@@ -57,14 +57,14 @@ func (s *Store) Create(ctx context.Context, p Plan) error {
 	if err != nil {
 		return err
 	}
-	err = s.store.Insert(ctx, PlanTable, p.ID, row)
-	if err == nil {
-		return nil
+	found, err := s.store.InsertOnce(ctx, PlanTable, p.ID, row)
+	if err != nil {
+		return fmt.Errorf("write plan: %w: %w", idempotency.ErrUnavailable, err)
 	}
-	if stored, ok, readErr := s.Get(ctx, p.ID); readErr == nil && ok && stored.Digest == p.Digest {
-		return nil // its answer was lost
+	if found != nil && found["digest"] != p.Digest {
+		return fmt.Errorf("write plan: %w: its id has another plan", idempotency.ErrUnavailable)
 	}
-	return fmt.Errorf("write plan: %w: %w", idempotency.ErrUnavailable, err)
+	return nil
 }
 
 // Update writes a plan in place of the one that was read, and returns it as
@@ -131,15 +131,21 @@ func ItemID(planID string, seq int64) string { return fmt.Sprintf("%s/%08d", pla
 // AddItem writes a new item; one that is there already with the same content is fine.
 func (s *Store) AddItem(ctx context.Context, i Item) error {
 	i.Revision = 1
-	row := i.columns()
-	err := s.store.Insert(ctx, ItemTable, ItemID(i.PlanID, i.Seq), row)
-	if err == nil {
+	found, err := s.store.InsertOnce(ctx, ItemTable, ItemID(i.PlanID, i.Seq), i.columns())
+	if err != nil {
+		return fmt.Errorf("write item: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	if found == nil {
 		return nil
 	}
-	if stored, ok, readErr := s.Item(ctx, i.PlanID, i.Seq); readErr == nil && ok && stored.Frozen == i.Frozen {
-		return nil
+	stored, err := parseItem(i.PlanID, found)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("write item: %w: %w", idempotency.ErrUnavailable, err)
+	if stored.Frozen != i.Frozen {
+		return fmt.Errorf("write item: %w: its place has another item", idempotency.ErrUnavailable)
+	}
+	return nil
 }
 
 // Item reads one item; ok is false where there is none.
@@ -203,6 +209,10 @@ func (s *Store) Approval(ctx context.Context, planID string) (*Approval, error) 
 	if !ok {
 		return nil, nil
 	}
+	return parseApproval(planID, row)
+}
+
+func parseApproval(planID string, row aliyun.Row) (*Approval, error) {
 	c := aliyun.Reader{Row: row}
 	a := Approval{PlanID: planID, Digest: c.Text("digest"), Verdict: Verdict(c.Text("verdict")), By: c.Text("approved_by"), At: c.Time("approved_at"), Reason: c.Text("reason")}
 	if c.Err != nil {
@@ -219,19 +229,22 @@ func (s *Store) Decide(ctx context.Context, a Approval) error {
 	c.Text("approved_by", a.By)
 	c.Time("approved_at", a.At)
 	c.Text("reason", a.Reason)
-	err := s.store.Insert(ctx, ApprovalTable, a.PlanID, c.Row)
-	if err == nil {
+	found, err := s.store.InsertOnce(ctx, ApprovalTable, a.PlanID, c.Row)
+	if err != nil {
+		return fmt.Errorf("write approval: %w: %w", idempotency.ErrUnavailable, err)
+	}
+	if found == nil {
 		return nil
 	}
-	stored, readErr := s.Approval(ctx, a.PlanID)
-	a.At = time.UnixMilli(a.At.UnixMilli()).UTC()
-	switch {
-	case readErr != nil || stored == nil:
-		return fmt.Errorf("write approval: %w: %w", idempotency.ErrUnavailable, err)
-	case *stored == a:
-		return nil // its answer was lost
+	stored, err := parseApproval(a.PlanID, found)
+	if err != nil {
+		return err
 	}
-	return ErrVerdict
+	a.At = time.UnixMilli(a.At.UnixMilli()).UTC()
+	if *stored != a {
+		return ErrVerdict
+	}
+	return nil
 }
 
 func (p Plan) columns() (aliyun.Row, error) {
