@@ -241,6 +241,25 @@ func TestALetterWithoutAFlowIsProbedByTodaysRegister(t *testing.T) {
 	}
 }
 
+func TestEvidenceIsWrittenOnceAndNotTakenForAnother(t *testing.T) {
+	w := newWorld(t)
+	log := NewEvidenceLog(w.store)
+	e := Evidence{ID: EvidenceID("fp", w.now, "p"), Fingerprint: "fp", Probe: ProbeAccess, OK: true, Result: "HTTP 200", At: w.now, By: "amy"}
+	w.ots.Faults.Add(cloudtest.Fault{Op: "PutRow", Phase: cloudtest.After, Kind: cloudtest.Drop})
+	for range 2 {
+		if err := log.Add(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, other := range []func(*Evidence){func(e *Evidence) { e.By = "bob" }, func(e *Evidence) { e.Result = "HTTP 403" }} {
+		another := e
+		other(&another)
+		if err := log.Add(t.Context(), another); !errors.Is(err, idempotency.ErrUnavailable) {
+			t.Errorf("other evidence: %v", err)
+		}
+	}
+}
+
 func TestEvidenceIsNotKeptWithoutItsAuditRow(t *testing.T) {
 	w := newWorld(t)
 	r := w.repairs(w.standIns())

@@ -83,7 +83,7 @@ func (t *Table) See(ctx context.Context, l Letter, reopen bool) (Letter, error) 
 
 // seeAgain notes one more sighting of a stored letter.
 func (t *Table) seeAgain(ctx context.Context, stored, l Letter, reopen bool) (Letter, error) {
-	var before, wrote Letter // of the last write whose answer was lost
+	var before, wrote Letter // of the last write that may have landed, or may land late
 	var failed error
 	for range rounds {
 		// A migrated letter's child goes on in its place: a copy of the parent's
@@ -105,7 +105,6 @@ func (t *Table) seeAgain(ctx context.Context, stored, l Letter, reopen bool) (Le
 			t.tell(ctx, &stored, next)
 			return parse(l.ID, row)
 		}
-		wrote = Letter{}
 		switch aliyun.KindOf(failed) {
 		case aliyun.KindUnknown:
 			before, wrote = stored, next

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/idempotency"
 	"github.com/oncegate/oncegate/idempotency/otstest"
 	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
@@ -292,5 +293,33 @@ func TestALostAnswerOfAPlanTableIsRecognised(t *testing.T) {
 		if _, err := s.UpdateItem(ctx, i, sent); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestWhatHasAnIdAlreadyIsNotTakenForAnother(t *testing.T) {
+	s, srv := newStore(t)
+	ctx := t.Context()
+	p, _ := planOf(t, 1)
+	other := p
+	other.Reason, other.Count = "another reason", 2
+	i, otherItem := Item{Frozen: frozen(0), PlanID: p.ID}, Item{Frozen: frozen(0), PlanID: p.ID}
+	otherItem.EventID = "another"
+	for range 2 { // the same again is fine
+		if err := errors.Join(s.AddItem(ctx, i), s.Create(ctx, p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := srv.Rows(ItemTable.Name)
+	if err := s.AddItem(ctx, otherItem); !errors.Is(err, idempotency.ErrUnavailable) {
+		t.Errorf("another item: %v", err)
+	}
+	if err := s.Create(ctx, other); !errors.Is(err, idempotency.ErrUnavailable) {
+		t.Errorf("another plan: %v", err)
+	}
+	if diff := cmp.Diff(before, srv.Rows(ItemTable.Name)); diff != "" {
+		t.Error(diff)
+	}
+	if got, _, err := s.Get(ctx, p.ID); err != nil || got.Reason != p.Reason {
+		t.Errorf("the plan is %q, %v", got.Reason, err)
 	}
 }
