@@ -170,7 +170,7 @@ func TestAnIntakeEndsWithItsPrinterOrItsFile(t *testing.T) {
 	}
 }
 
-// TestS42 for many: the intake dies at any of its calls and begins again where it
+// TestS42 for many: the intake dies at any of its calls to tables or bucket and begins again where it
 // says, with a letter that comes twice among the events.
 func TestS42AnIntakeOfManyThatDiesAtAnyCallLosesNothing(t *testing.T) {
 	const events, letters = 12, 8
@@ -179,7 +179,7 @@ func TestS42AnIntakeOfManyThatDiesAtAnyCallLosesNothing(t *testing.T) {
 			w := newReplayWorld(t)
 			m := &mortal{left: n, after: after}
 			told := map[string]bool{}
-			err := w.deskOn(w.storeOf(m)).IngestAll(t.Context(), manyEvents(events, letters), IntakeOptions{}, func(_ int, j Judgement) error {
+			err := w.mortalDesk(m).IngestAll(t.Context(), manyEvents(events, letters), IntakeOptions{}, func(_ int, j Judgement) error {
 				told[j.Letter.ID] = true
 				return nil
 			})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncegate/oncegate/artifacts"
 	"github.com/oncegate/oncegate/deadletter/letter"
 	"github.com/oncegate/oncegate/deadletter/plan"
 	"github.com/oncegate/oncegate/idempotency"
@@ -152,7 +153,6 @@ var fails = map[string]idempotency.Code{
 
 // mortal lets a replayer die at one of its calls: that one and all later ones fail.
 type mortal struct {
-	inner http.RoundTripper
 	mu    sync.Mutex
 	left  int  // calls until death; negative for ever
 	after bool // the fatal call has its effect, and its answer is lost
@@ -162,7 +162,16 @@ type mortal struct {
 
 var errDead = errors.New("the process is dead")
 
-func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
+// over returns a transport whose calls the process makes.
+func (m *mortal) over(inner http.RoundTripper) http.RoundTripper {
+	return roundTrip(func(r *http.Request) (*http.Response, error) { return m.call(inner, r) })
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (fn roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return fn(r) }
+
+func (m *mortal) call(inner http.RoundTripper, r *http.Request) (*http.Response, error) {
 	m.mu.Lock()
 	m.calls++
 	fatal := false
@@ -174,21 +183,20 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	dead := m.dead
 	m.mu.Unlock()
 	if fatal && m.after {
-		if resp, err := m.inner.RoundTrip(r); err == nil {
+		if resp, err := inner.RoundTrip(r); err == nil {
 			resp.Body.Close()
 		}
 	}
 	if dead {
 		return nil, errDead
 	}
-	return m.inner.RoundTrip(r)
+	return inner.RoundTrip(r)
 }
 
 func (w *replayWorld) storeOf(m *mortal) *aliyun.Tablestore {
 	w.t.Helper()
 	options := w.options
-	m.inner = w.options.Transport
-	options.Transport = m
+	options.Transport = m.over(w.options.Transport)
 	store, err := aliyun.NewTablestore("http://tables", "oncegate", options)
 	if err != nil {
 		w.t.Fatal(err)
@@ -200,6 +208,20 @@ func (w *replayWorld) deskOn(store *aliyun.Tablestore) *Desk {
 	d := *w.desk
 	d.Tasks, d.Reviews, d.Letters = idempotency.NewTable(store, idempotency.DefaultPolicy()), idempotency.NewReviews(store), letter.NewTable(store)
 	return &d
+}
+
+// mortalDesk is a desk whose process dies at one of its calls, to tables or bucket.
+func (w *replayWorld) mortalDesk(m *mortal) *Desk {
+	w.t.Helper()
+	options := w.options
+	options.OSSTransport = m.over(w.options.OSSTransport)
+	bucket, err := aliyun.NewBucket("http://127.0.0.1", "letters", options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	d := w.deskOn(w.storeOf(m))
+	d.Artifacts = artifacts.NewStore(bucket, "AES256")
+	return d
 }
 
 func (w *replayWorld) planner(store *aliyun.Tablestore) *Planner {
