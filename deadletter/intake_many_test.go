@@ -190,6 +190,9 @@ func TestS42AnIntakeOfManyThatDiesAtAnyCallLosesNothing(t *testing.T) {
 			stored := map[string]bool{}
 			for _, l := range w.world.letters() {
 				stored[l.ID] = true
+				if _, err := w.desk.RawEvent(t.Context(), l); err != nil {
+					t.Fatalf("call %d after=%v: letter %s is there before its bytes: %v", n, after, l.ID, err)
+				}
 			}
 			for id := range told {
 				if !stored[id] {
