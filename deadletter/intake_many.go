@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"time"
 
 	"github.com/oncegate/oncegate/deadletter/letter"
+	"github.com/oncegate/oncegate/internal/aliyun"
 )
 
 // How many items are taken in at a time, and how many more wait for a turn or
@@ -22,6 +24,36 @@ type IntakeOptions struct {
 	Flow    string // of plain records that name none
 	Preview bool   // judge alone, store nothing
 	Skip    int    // items at the beginning that are passed over
+	// Sleep waits before an item is tried again that a service was too busy for; nil
+	// ends the intake there at once.
+	Sleep func(context.Context, time.Duration) error
+	// Jitter is a number from 0 to 1 that makes each wait differ: those who were
+	// refused together do not come back together. nil: 1.
+	Jitter    func() float64
+	Throttled func(item int, wait time.Duration) // told of each wait, from many goroutines; may be nil
+}
+
+// throttleWaits are the waits of one item before the intake ends there: about a
+// minute, in which a table that has just been made gets its partitions.
+var throttleWaits = []time.Duration{
+	200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 15 * time.Second, 30 * time.Second,
+}
+
+// maxThrottleWait bounds what a service may ask to wait.
+const maxThrottleWait = time.Minute
+
+// wait is how long to wait for a try of an item that failed, and whether to try at
+// all: where a service said that it did nothing and asks for fewer calls.
+func (o IntakeOptions) wait(err error, try int) (time.Duration, bool) {
+	var call *aliyun.Error
+	if o.Sleep == nil || try >= len(throttleWaits) || !errors.As(err, &call) || call.Kind != aliyun.KindThrottled {
+		return 0, false
+	}
+	wait := throttleWaits[try]
+	if o.Jitter != nil {
+		wait = wait/2 + time.Duration(o.Jitter()*float64(wait/2))
+	}
+	return min(max(wait, call.RetryAfter), maxThrottleWait), true
 }
 
 // StoppedError is why an intake ended before the last item. All items before the
@@ -40,7 +72,8 @@ func (e *StoppedError) Unwrap() error { return e.Err }
 // from this goroutine with every item that was taken in, by rising number from 1,
 // whatever became of those before it.
 //
-// The first item that fails ends it once those under way are through. The error is
+// An item that a service is too busy for is tried again, as o says; that may count
+// as one sighting more. The first item that fails ends it once those under way are through. The error is
 // a *StoppedError then, and where ctx is over; an error of taken or of each ends it
 // likewise and is returned as it is.
 func (d *Desk) IngestAll(ctx context.Context, each func(func(Item) error) error, o IntakeOptions, taken func(n int, j Judgement) error) error {
@@ -150,10 +183,31 @@ func (in *intake) work(ctx context.Context, lane <-chan *arrival) {
 		case <-in.stop:
 			a.err = errEnded
 		default:
-			a.judgement, a.err = take(ctx, a.entry)
+			a.judgement, a.err = in.take(ctx, a, take)
 		}
 		a.entry = entry{}
 		close(a.done)
+	}
+}
+
+func (in *intake) take(ctx context.Context, a *arrival, take func(context.Context, entry) (Judgement, error)) (Judgement, error) {
+	for try := 0; ; try++ {
+		j, err := take(ctx, a.entry)
+		wait, again := in.o.wait(err, try)
+		if !again {
+			return j, err
+		}
+		if in.o.Throttled != nil {
+			in.o.Throttled(a.n, wait)
+		}
+		if in.o.Sleep(ctx, wait) != nil {
+			return j, err
+		}
+		select {
+		case <-in.stop:
+			return j, err
+		default:
+		}
 	}
 }
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/oncegate/oncegate/internal/aliyun"
 	"github.com/oncegate/oncegate/internal/cloudtest"
 )
 
@@ -131,6 +133,77 @@ func TestAnIntakeThatFailsTellsWhereAndGoesOnThere(t *testing.T) {
 	err = w.desk.IngestAll(t.Context(), manyEvents(95, 95), IntakeOptions{Skip: stopped.Item - 1}, func(int, Judgement) error { return nil })
 	if err != nil || len(w.world.letters()) != 95 {
 		t.Errorf("%v, %d letters in the end", err, len(w.world.letters()))
+	}
+}
+
+// throttled is an intake whose letter e10 the table is too busy for so many times.
+func throttled(t *testing.T, w *replayWorld, times int, o IntakeOptions) (waits []time.Duration, err error) {
+	t.Helper()
+	l := w.desk.read(Split([]byte(orderEvent("e10", "e10", "5")))[0], "").letter
+	w.ots.Faults.Add(cloudtest.Fault{Op: "PutRow", Target: "dead_letters/" + l.ID, Kind: cloudtest.Status, Status: 503, Code: "OTSNotEnoughCapacityUnit", Times: times})
+	if o.Sleep == nil {
+		o.Sleep = func(context.Context, time.Duration) error { return nil }
+	}
+	var told sync.Mutex
+	o.Throttled = func(item int, wait time.Duration) {
+		told.Lock()
+		defer told.Unlock()
+		if item != 11 {
+			t.Errorf("event %d waits", item)
+		}
+		waits = append(waits, wait)
+	}
+	err = w.desk.IngestAll(t.Context(), manyEvents(30, 30), o, func(int, Judgement) error { return nil })
+	return waits, err
+}
+
+func TestAnIntakeWaitsForATableThatIsBusy(t *testing.T) {
+	w := newReplayWorld(t)
+	waits, err := throttled(t, w, 3, IntakeOptions{Jitter: func() float64 { return 0.5 }})
+	want := []time.Duration{150 * time.Millisecond, 375 * time.Millisecond, 750 * time.Millisecond}
+	if err != nil || !slices.Equal(waits, want) || len(w.world.letters()) != 30 {
+		t.Errorf("%v, waited %v, %d letters", err, waits, len(w.world.letters()))
+	}
+	for _, l := range w.world.letters() {
+		if l.DeliveryAttempts != 1 {
+			t.Errorf("event %s was seen %d times", l.EventID, l.DeliveryAttempts)
+		}
+	}
+}
+
+func TestAnIntakeDoesNotWaitForEver(t *testing.T) {
+	w := newReplayWorld(t)
+	waits, err := throttled(t, w, 1000, IntakeOptions{})
+	var stopped *StoppedError
+	if !errors.As(err, &stopped) || stopped.Item != 11 || !slices.Equal(waits, throttleWaits) {
+		t.Errorf("%v, waited %v", err, waits)
+	}
+	interrupted := IntakeOptions{Sleep: func(context.Context, time.Duration) error { return context.Canceled }}
+	if waits, err := throttled(t, newReplayWorld(t), 1000, interrupted); !errors.As(err, &stopped) || len(waits) != 1 {
+		t.Errorf("%v, waited %v", err, waits)
+	}
+}
+
+func TestOnlyARefusalForLoadIsWaitedFor(t *testing.T) {
+	o := IntakeOptions{Sleep: func(context.Context, time.Duration) error { return nil }}
+	busy := &aliyun.Error{Kind: aliyun.KindThrottled}
+	for _, tt := range []struct {
+		name string
+		o    IntakeOptions
+		err  error
+		wait time.Duration
+	}{
+		{"throttled", o, fmt.Errorf("ingest: %w", busy), 200 * time.Millisecond},
+		{"told how long", o, &aliyun.Error{Kind: aliyun.KindThrottled, RetryAfter: 7 * time.Second}, 7 * time.Second},
+		{"told an hour", o, &aliyun.Error{Kind: aliyun.KindThrottled, RetryAfter: time.Hour}, time.Minute},
+		{"nothing went wrong", o, nil, 0},
+		{"no right", o, &aliyun.Error{Kind: aliyun.KindDenied}, 0},
+		{"a lost answer", o, &aliyun.Error{Kind: aliyun.KindUnknown}, 0},
+		{"nobody to wait", IntakeOptions{}, busy, 0},
+	} {
+		if wait, again := tt.o.wait(tt.err, 0); wait != tt.wait || again != (tt.wait > 0) {
+			t.Errorf("%s: waits %v, again %v", tt.name, wait, again)
+		}
 	}
 }
 

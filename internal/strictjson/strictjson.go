@@ -83,34 +83,94 @@ func ParseObject(raw []byte) (tree map[string]any, members map[string][]byte, er
 // that is a text, what it holds. The whole array must be valid; what its members
 // are is the caller's business.
 func Members(raw []byte) ([][]byte, error) {
-	d := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if d.PeekKind() != '[' {
-		return nil, &SyntaxError{"not an array", d.InputOffset()}
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return nil, explain(d, err)
-	}
 	var members [][]byte
-	for d.PeekKind() != ']' {
-		text, err := d.ReadValue()
-		if err != nil {
-			return nil, explain(d, err)
-		}
-		member := bytes.Clone(text)
-		if text.Kind() == '"' {
-			if inside, err := jsontext.AppendUnquote(nil, text); err == nil {
-				member = inside
-			}
-		}
-		members = append(members, member)
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return nil, explain(d, err)
-	}
-	if _, err := d.ReadToken(); err != io.EOF {
-		return nil, &SyntaxError{"trailing data", d.InputOffset()}
+	err := eachMember(bytes.NewBuffer(raw), func() {}, func(member []byte) error {
+		members = append(members, bytes.Clone(member))
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return members, nil
+}
+
+// ErrLong says that a member is longer than its reader would hold.
+var ErrLong = errors.New("a member of the array is too long")
+
+// EachMember is Members for an array that is not held in memory: each is called
+// with one member after the other, of at most limit bytes, which it must not keep.
+// Members before a broken one have been handed on by then. The error is a
+// *SyntaxError, ErrLong, the reader's, or that of each.
+func EachMember(r io.Reader, limit int, each func(member []byte) error) error {
+	b := &boundedReader{r: r, limit: limit + 4096} // what comes behind a member is read with it
+	err := eachMember(b, b.begin, func(member []byte) error {
+		if len(member) > limit {
+			return ErrLong
+		}
+		return each(member)
+	})
+	var syntax *SyntaxError
+	if b.failed != nil && errors.As(err, &syntax) {
+		return b.failed
+	}
+	return err
+}
+
+// boundedReader ends the reading of a member that is too long.
+type boundedReader struct {
+	r           io.Reader
+	limit, left int
+	failed      error
+}
+
+func (b *boundedReader) begin() { b.left = b.limit }
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		b.failed = ErrLong
+		return 0, b.failed
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	if err != nil && err != io.EOF {
+		b.failed = err
+	}
+	return n, err
+}
+
+func eachMember(r io.Reader, begin func(), each func(member []byte) error) error {
+	d := jsontext.NewDecoder(r, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	begin()
+	if d.PeekKind() != '[' {
+		if _, err := d.ReadToken(); err != nil {
+			return explain(d, err)
+		}
+		return &SyntaxError{"not an array", 0}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return explain(d, err)
+	}
+	for begin(); d.PeekKind() != ']'; begin() {
+		text, err := d.ReadValue()
+		if err != nil {
+			return explain(d, err)
+		}
+		if text.Kind() == '"' {
+			if inside, err := jsontext.AppendUnquote(nil, text); err == nil {
+				text = inside
+			}
+		}
+		if err := each(text); err != nil {
+			return err
+		}
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return explain(d, err)
+	}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return &SyntaxError{"trailing data", d.InputOffset()}
+	}
+	return nil
 }
 
 // NotObject is the reason of a document that is JSON and not an object.

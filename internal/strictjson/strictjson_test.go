@@ -3,8 +3,10 @@ package strictjson
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -99,5 +101,37 @@ func TestMembers(t *testing.T) {
 	}
 	if got, err := Members([]byte(`[]`)); err != nil || len(got) != 0 {
 		t.Errorf("empty array: %v %v", got, err)
+	}
+}
+
+func TestAnArrayIsReadMemberByMember(t *testing.T) {
+	read := func(r io.Reader, limit int) (texts []string, err error) {
+		err = EachMember(r, limit, func(m []byte) error { texts = append(texts, string(m)); return nil })
+		return texts, err
+	}
+	long := strings.Repeat("x", 100_000)
+	in := ` [ {"n": 1.0}, "{\"n\": 2.0}" ,"` + long + `",3]` + "\n"
+	texts, err := read(iotest.OneByteReader(strings.NewReader(in)), 200_000)
+	if d := cmp.Diff([]string{`{"n": 1.0}`, `{"n": 2.0}`, long, `3`}, texts); d != "" || err != nil {
+		t.Error(err, d)
+	}
+	if texts, err := read(strings.NewReader(in), 50_000); err != ErrLong || len(texts) != 2 {
+		t.Errorf("a long member: %v after %d", err, len(texts))
+	}
+	if _, err := read(strings.NewReader("[1,"+strings.Repeat(" ", 100_000)), 50_000); err != ErrLong {
+		t.Errorf("much white space: %v", err)
+	}
+	for _, in := range []string{``, `{}`, `[1`, `[1,]`, `[1] 2`} {
+		var syntax *SyntaxError
+		if _, err := read(strings.NewReader(in), 100); !errors.As(err, &syntax) {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+	broken := errors.New("the disk is broken")
+	if texts, err := read(io.MultiReader(strings.NewReader("[1,2"), iotest.ErrReader(broken)), 100); err != broken || len(texts) != 1 {
+		t.Errorf("a reader that fails: %v after %d", err, len(texts))
+	}
+	if err := EachMember(strings.NewReader("[1,2]"), 10, func([]byte) error { return broken }); err != broken {
+		t.Errorf("the caller's own: %v", err)
 	}
 }
