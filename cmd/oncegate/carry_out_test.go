@@ -17,7 +17,7 @@ import (
 
 // servedCloud is a local cloud that another process serves over sockets until the
 // test ends: to commands it is as any cloud is.
-func servedCloud(t *testing.T, state string) upReport {
+func servedCloud(t testing.TB, state string) upReport {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
