@@ -145,7 +145,7 @@ func (r Record) Columns() (aliyun.Row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode record: %w", err)
 	}
-	c := aliyun.Columns{Row: aliyun.Row{}}
+	c := aliyun.Columns{Row: make(aliyun.Row, 32)} // about what it will hold
 	c.Text("kind", KindTask)
 	c.Number("record_version", r.RecordVersion)
 	c.Text("status", string(r.Status))

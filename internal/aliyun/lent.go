@@ -3,6 +3,7 @@ package aliyun
 import (
 	"net/http"
 
+	"github.com/aliyun/aliyun-oss-go-sdk/oss"
 	"github.com/aliyun/aliyun-tablestore-go-sdk/common"
 	"github.com/aliyun/aliyun-tablestore-go-sdk/tablestore"
 )
@@ -43,4 +44,39 @@ func (t *Tablestore) borrow(creds Credentials, way bound) *lent {
 func (t *Tablestore) giveBack(l *lent) {
 	l.creds, l.way = Credentials{}, bound{}
 	t.clients.Put(l)
+}
+
+// lentBucket is lent for OSS: a client with the credentials of one call. To build
+// one takes as long as to build the request.
+type lentBucket struct {
+	client *oss.Client
+	creds  Credentials
+}
+
+// GetCredentials is asked by the SDK once a request.
+func (l *lentBucket) GetCredentials() oss.Credentials { return l }
+
+// GetAccessKeyID, GetAccessKeySecret and GetSecurityToken are how the SDK reads them.
+func (l *lentBucket) GetAccessKeyID() string     { return l.creds.AccessKeyID }
+func (l *lentBucket) GetAccessKeySecret() string { return l.creds.AccessKeySecret }
+func (l *lentBucket) GetSecurityToken() string   { return l.creds.SecurityToken }
+
+// borrow returns a client that nobody else uses.
+func (b *Bucket) borrow(creds Credentials) (*lentBucket, error) {
+	l, ok := b.clients.Get().(*lentBucket)
+	if !ok {
+		l = new(lentBucket)
+		var err error
+		if l.client, err = oss.New(b.endpoint, "", "", oss.SetCredentialsProvider(l), oss.HTTPClient(b.http)); err != nil {
+			return nil, err
+		}
+	}
+	l.creds = creds
+	return l, nil
+}
+
+// giveBack takes a client whose call has returned.
+func (b *Bucket) giveBack(l *lentBucket) {
+	l.creds = Credentials{}
+	b.clients.Put(l)
 }
