@@ -12,7 +12,8 @@ import (
 
 // Orphans are those of letters that have ended whose task now has no letter left
 // that could bring it back: the function is to be asked to abandon it. A task that
-// has succeeded, works on another input or was abandoned already needs nothing.
+// has succeeded, works on another input or was abandoned already needs nothing. What
+// a person has ended before it ever ran is one as well: a late delivery would run it.
 func (d *Desk) Orphans(ctx context.Context, ended []letter.Letter) ([]letter.Letter, error) {
 	waiting := map[string]letter.Letter{}
 	for _, l := range ended {
@@ -23,7 +24,8 @@ func (d *Desk) Orphans(ctx context.Context, ended []letter.Letter) ([]letter.Let
 		if err != nil {
 			return nil, fmt.Errorf("find orphans: %w", err)
 		}
-		if ok && rec.InputDigest == l.InputDigest && rec.Status != idempotency.StatusSucceeded && !rec.Abandoned {
+		if !ok && l.FinalStatus.EndedByPerson() ||
+			ok && rec.InputDigest == l.InputDigest && rec.Status != idempotency.StatusSucceeded && !rec.Abandoned {
 			waiting[l.Key] = l
 		}
 	}

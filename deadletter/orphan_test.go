@@ -41,8 +41,12 @@ func TestOnlyTheLastLettersDiscardLeavesAnOrphan(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	end(none)
-	if got := orphans(none); len(got) != 0 {
-		t.Errorf("there is no task to abandon: %v", got)
+	if got := orphans(none); len(got) != 1 || got[0].ID != none.ID {
+		t.Errorf("a late delivery would run what a person has ended: %v", got)
+	}
+	none.FinalStatus = letter.FinalExpired
+	if got, err := w.desk.Orphans(t.Context(), []letter.Letter{none}); err != nil || len(got) != 0 {
+		t.Errorf("nobody has decided about it: %v %v", got, err)
 	}
 	for end, want := range map[letter.FinalStatus]int{
 		letter.FinalExpired: 1, letter.FinalSkippedCompleted: 1, letter.FinalSucceeded: 0, letter.FinalMigrated: 0,

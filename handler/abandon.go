@@ -53,8 +53,10 @@ func (d *delivery) abandon(ctx context.Context, id string) (Result, error) {
 	switch {
 	case err != nil:
 		return d.retry(idempotency.CodeTemporaryUnavailable, err)
-	case !ok:
+	case !ok && !l.FinalStatus.EndedByPerson():
 		return d.result(Result{Decision: DecisionAbandoned, LetterID: id, Reason: "there is no task: nothing of it has ever run"}), nil
+	case !ok:
+		return d.forgo(ctx, l)
 	case rec.RecordVersion != idempotency.RecordVersion || !rec.Status.Known():
 		return d.retry(idempotency.CodeTemporaryUnavailable, fmt.Errorf("record of version %d with status %q cannot be acted on", rec.RecordVersion, rec.Status))
 	}
@@ -87,6 +89,23 @@ func (d *delivery) abandon(ctx context.Context, id string) (Result, error) {
 	// An error code means that a call was refused, so the record's own one is left out.
 	r := d.ofRecord(DecisionAbandoned, next)
 	r.ErrorCode, r.LetterID = "", id
+	return r, nil
+}
+
+// forgo writes the row that keeps a business from running which a person has ended
+// before any delivery claimed it.
+func (d *delivery) forgo(ctx context.Context, l letter.Letter) (Result, error) {
+	c := idempotency.Claim{
+		Key: d.key, InputDigest: l.InputDigest, Owner: d.o.NewOwner(), Now: d.o.Now(), KeyRule: l.KeyRule, Flow: l.Flow, Environment: l.Environment,
+		Source: l.EventSource, EventID: l.EventID, TraceID: l.TraceID,
+	}
+	rec, err := d.o.Tasks.Forgo(ctx, c)
+	if err != nil {
+		return d.retry(idempotency.CodeTemporaryUnavailable, err)
+	}
+	d.record = &rec
+	r := d.ofRecord(DecisionAbandoned, rec)
+	r.LetterID, r.Reason = l.ID, "nothing of it has ever run, and nothing will"
 	return r, nil
 }
 

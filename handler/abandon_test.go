@@ -137,8 +137,62 @@ func closedAs(end letter.FinalStatus) func(*effectWorld, string) {
 func TestAbandoningWhereNothingHasEverRunIsFine(t *testing.T) {
 	inWorld(t, func(_ *testing.T, w *world) {
 		l := w.leave(w.flows(flowsText, nil), order("e1", "17", 5))
-		w.discard(l.ID)
+		w.end(l.ID, letter.FinalExpired)
 		w.unchanged(func() outcome { return w.call(w.instance(), abandonCall(l.ID)) }, handler.DecisionAbandoned, "there is no task")
+	})
+}
+
+func TestWhatAPersonHasEndedBeforeItRanDoesNotRunWhenItComesLate(t *testing.T) {
+	raw, changed := order("e1", "17", 5), order("e2", "17", 6)
+	for _, end := range []letter.FinalStatus{letter.FinalDiscarded, letter.FinalSkippedCompleted} {
+		t.Run(string(end), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				l := w.leave(w.flows(flowsText, nil), raw)
+				w.end(l.ID, end)
+				o := w.call(w.instance(), abandonCall(l.ID))
+				if w.acked(o, handler.DecisionAbandoned); o.Status != idempotency.StatusFailedFinal || o.Key != l.Key || o.LetterID != l.ID {
+					t.Errorf("got %v", o)
+				}
+				w.unchanged(func() outcome { return w.call(w.instance(), abandonCall(l.ID)) }, handler.DecisionAbandoned, "")
+				r := w.record()
+				if !r.Abandoned || r.Attempt != 0 || r.Revision != 1 || r.InputDigest != l.InputDigest || r.Flow != l.Flow || r.KeyRule != l.KeyRule || r.EventID != "e1" {
+					t.Errorf("record %+v", r)
+				}
+				w.acked(w.deliver(w.instance(), raw), handler.DecisionFinal)
+				if l := w.letterByID(l.ID); l.Open() || l.FinalStatus != end || w.work.runs() != 0 {
+					t.Errorf("%d runs, letter %+v", w.work.runs(), l)
+				}
+				// Another input is a question, as ever.
+				w.acked(w.deliver(w.instance(), changed), handler.DecisionConflict)
+			})
+		})
+	}
+}
+
+func TestADeliveryThatComesWhileItsBusinessIsGivenUpIsNotOverwritten(t *testing.T) {
+	raw := order("e1", "17", 5)
+	inWorld(t, func(t *testing.T, w *world) {
+		l := w.leave(w.flows(flowsText, nil), raw)
+		w.discard(l.ID)
+		w.tables.Faults.Hook(once("PutRow", "task_records", cloudtest.Before, func() { w.acked(w.deliver(w.instance(), raw), handler.DecisionExecuted) }))
+		if o := w.call(w.instance(), abandonCall(l.ID)); o.err == nil {
+			t.Errorf("got %v", o)
+		}
+		w.unchanged(func() outcome { return w.call(w.instance(), abandonCall(l.ID)) }, handler.DecisionAbandonRefused, "has succeeded")
+	})
+}
+
+func TestGivingUpWhatNeverRanIsRecognisedWhereItsAnswerIsLost(t *testing.T) {
+	eachLost(t, "PutRow", func(t *testing.T, w *world, _ string, f cloudtest.Fault) {
+		l := w.leave(w.flows(flowsText, nil), order("e1", "17", 5))
+		w.discard(l.ID)
+		f.Target = "task_records"
+		w.tables.Faults.Add(f)
+		w.call(w.instance(), abandonCall(l.ID))
+		w.acked(w.call(w.instance(), abandonCall(l.ID)), handler.DecisionAbandoned)
+		if r := w.record(); !r.Abandoned || r.Revision != 1 {
+			t.Errorf("record %+v", r)
+		}
 	})
 }
 

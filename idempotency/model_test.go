@@ -65,7 +65,7 @@ func (s state) mayGrant() bool {
 	if s.world.kind == "" {
 		return s.grants < 2
 	}
-	return s.grants+s.answers+s.crashes < 1 && s.row.Status == StatusFailedFinal
+	return s.grants+s.answers+s.crashes < 1 && (s.row == nil || s.row.Status == StatusFailedFinal)
 }
 
 func (s state) mayCrash() bool {
@@ -237,6 +237,12 @@ func (s state) people() (all []state) {
 		// The answer came between the effect's doubt and the record's: it is given again.
 		next := s
 		next.resolved(review)
+		all = append(all, next)
+	}
+	if s.row == nil && s.mayGrant() { // its letter is discarded before it was ever claimed
+		next := s
+		r := modelPolicy.Forgo(Claim{Key: testKey, InputDigest: "d1", Owner: "person", Now: s.now})
+		next.row, next.grants = &r, s.grants+1
 		all = append(all, next)
 	}
 	if s.row != nil && s.mayGrant() {

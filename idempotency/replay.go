@@ -109,6 +109,17 @@ func (p Policy) Abandon(r Record, digest, owner string, now time.Time) (next Rec
 	return p.step(r, now, owner, ""), true, nil
 }
 
+// Forgo is the record of a business that a person has ended before any delivery
+// claimed it: an abandoned task that has never run. Nobody has derived its effects;
+// should another input hold one day, the claim for that writes them.
+func (p Policy) Forgo(c Claim) Record {
+	r := p.First(c)
+	r.Status, r.Abandoned, r.EffectsOpen = StatusFailedFinal, true, true
+	r.Attempt, r.LeaseUntil, r.LastAttemptAt = 0, time.Time{}, time.Time{}
+	r.History, r.Revision = nil, 0
+	return p.step(r, c.Now, c.Owner, "")
+}
+
 // PlanReplay returns the record that an approved plan opens, as Policy.Replay does.
 func (t *Table) PlanReplay(stored *Record, c Claim, g Grant) (Answer, Record, error) {
 	return t.policy.Replay(stored, c, g)
@@ -132,4 +143,17 @@ func (t *Table) Reopen(ctx context.Context, stored *Record, next Record) (Record
 // PlanAbandon returns the record of an abandoned task, as Policy.Abandon does.
 func (t *Table) PlanAbandon(r Record, digest, owner string, now time.Time) (Record, bool, error) {
 	return t.policy.Abandon(r, digest, owner, now)
+}
+
+// Forgo writes the record of a business that is given up before it ran, as
+// Policy.Forgo makes it. ErrNotOwner comes with the record that is there already.
+func (t *Table) Forgo(ctx context.Context, c Claim) (Record, error) {
+	result, r, err := t.write(ctx, nil, t.policy.Forgo(c))
+	switch {
+	case err != nil:
+		return Record{}, fmt.Errorf("forgo: %w", err)
+	case result == won, result == passedOn:
+		return r, nil
+	}
+	return r, fmt.Errorf("forgo: %w", ErrNotOwner)
 }

@@ -32,6 +32,12 @@ const (
 	FinalExpired          FinalStatus = "EXPIRED"
 )
 
+// EndedByPerson reports whether a person has decided that the event's business is not
+// to be done any more, or is done elsewhere.
+func (s FinalStatus) EndedByPerson() bool {
+	return s == FinalDiscarded || s == FinalSkippedCompleted
+}
+
 // EndsBusiness reports whether nothing of the letter's business is to run any
 // more: nobody wants it, or it is done elsewhere. A task that is still open behind
 // such a letter is abandoned, or the next delivery would run it all the same.
