@@ -104,21 +104,32 @@ type keyYAML struct {
 // texts is a list of texts, or one text that stands for a list of one.
 type texts []string
 
-// UnmarshalYAML reads bytes although the library writes a node out for them: it
-// takes [a:b] inside braces for a list of maps, and only read on its own for texts.
-func (t *texts) UnmarshalYAML(raw []byte) error {
+// UnmarshalYAML takes the node as it was read. Only where that is no text it reads
+// bytes: to write them, the library walks the whole file.
+func (t *texts) UnmarshalYAML(decode func(any) error) error {
 	var many []string
-	if err := yaml.Unmarshal(raw, &many); err == nil {
+	if err := decode(&many); err == nil {
 		*t = many
 		return nil
 	}
 	var one string
-	if err := yaml.Unmarshal(raw, &one); err != nil {
+	if err := decode(&one); err == nil {
+		*t = texts{one}
+		return nil
+	}
+	var alone textsAlone
+	if err := decode(&alone); err != nil {
 		return errors.New("must be a text or a list of texts")
 	}
-	*t = texts{one}
+	*t = texts(alone)
 	return nil
 }
+
+// textsAlone are texts that the library reads on their own: it takes [a:b] inside
+// braces for a list of maps.
+type textsAlone []string
+
+func (t *textsAlone) UnmarshalYAML(raw []byte) error { return yaml.Unmarshal(raw, (*[]string)(t)) }
 
 // Embedded loads the flows.yaml that is built into the binary.
 func Embedded(processors map[string]Processor) (*Set, error) {

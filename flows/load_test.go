@@ -3,8 +3,11 @@ package flows
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccy/go-yaml"
 
 	"github.com/oncegate/oncegate/events"
 )
@@ -112,6 +115,35 @@ func TestLoadRefusesByName(t *testing.T) {
 	}
 	if s, err := loadText(flowText(nil)); err != nil || !s.Flows[0].Enabled || s.Flows[0].MaxAttempts != DefaultMaxAttempts {
 		t.Errorf("the plain flow: %v %v", s, err)
+	}
+}
+
+func TestAMatchListsTextsHoweverTheyAreWritten(t *testing.T) {
+	for written, want := range map[string][]string{
+		"{type: t}":                 {"t"},
+		"{type: 't'}":               {"t"},
+		"{type: [t, u]}":            {"t", "u"},
+		"{type: [t:a, u:b]}":        {"t:a", "u:b"},
+		"{type: t:a}":               {"t:a"},
+		"{type: ['t: a', u]}":       {"t: a", "u"},
+		"{type: [t, 7, true, 1.5]}": {"t", "7", "true", "1.5"},
+		"{type: &all [t, u], $.data.kind: &k k, source: *k}": {"t", "u"},
+		"\n      type: t:a":                           {"t:a"},
+		"\n      type: [t:a, 'u']":                    {"t:a", "u"},
+		"\n      type: [t:a, u] # of old":             {"t:a", "u"},
+		"\n      type:\n        - t:a\n        - u":   {"t:a", "u"},
+		"\n      type: &k t:a\n      $.data.kind: *k": {"t:a"},
+	} {
+		var y flowYAML
+		if err := yaml.Unmarshal([]byte("match: "+written), &y); err != nil || !slices.Equal(y.Match["type"], want) {
+			t.Errorf("%s: %q %v, want %q", written, y.Match["type"], err, want)
+		}
+	}
+	for _, written := range []string{"{type: {t: a}}", "{type: [[t]]}", "{type: [{t: a}]}", "{type: [t: a]}", "\n      type:\n        t: a"} {
+		var y flowYAML
+		if err := yaml.Unmarshal([]byte("match: "+written), &y); err == nil {
+			t.Errorf("%s was taken for %q", written, y.Match["type"])
+		}
 	}
 }
 
