@@ -15,13 +15,18 @@ import (
 // from RFC 8785 where that would lose value: numbers are decimal digits without
 // trailing zeros, "e" and the exponent (12.5 is 125e-1), never a float64.
 func AppendCanonical(dst []byte, v strictjson.Value, without ...strictjson.Path) []byte {
-	w := canonical{out: dst, members: make([]written, 0, 32), names: make([]byte, 0, 256)}
+	w := canonical{out: dst}
+	w.whole(v, without)
+	return w.out
+}
+
+func (w *canonical) whole(v strictjson.Value, without []strictjson.Path) {
 	if !v.Exists() || slices.ContainsFunc(without, func(p strictjson.Path) bool { return len(p) == 0 }) {
-		return append(dst, "null"...)
+		w.out = append(w.out, "null"...)
+		return
 	}
 	c := v.Cursor()
 	w.value(&c, without)
-	return w.out
 }
 
 // canonical rewrites one value, straight from its text.

@@ -3,6 +3,8 @@ package idempotency
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
+	"sync"
 
 	"github.com/oncegate/oncegate/internal/strictjson"
 )
@@ -13,11 +15,21 @@ import (
 // count: members of objects are left out, elements of arrays stand as null, so
 // that their neighbours keep their places. A missing payload counts as null.
 func Digest(payload strictjson.Value, without ...strictjson.Path) string {
-	return DigestBinary(AppendCanonical(make([]byte, 0, len(payload.Raw())+64), payload, without...))
+	w := writers.Get().(*canonical)
+	defer writers.Put(w)
+	w.out = slices.Grow(w.out[:0], len(payload.Raw())+64)
+	w.whole(payload, without)
+	return DigestBinary(w.out)
 }
+
+// writers keep their room from one digest to the next: an event's is as large as
+// the event, and is not needed once it was hashed.
+var writers = sync.Pool{New: func() any { return new(canonical) }}
 
 // DigestBinary is the hex SHA-256 of bytes: the digest of binary data.
 func DigestBinary(data []byte) string {
 	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], sum[:])
+	return string(text[:])
 }

@@ -77,8 +77,7 @@ func DeriveKey(fields []Field, secret []byte) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("derive key: %w", err)
 	}
-	sum := sha256.Sum256([]byte(canonical))
-	return Key{hex.EncodeToString(sum[:]), canonical}, nil
+	return Key{DigestBinary(canonical), string(canonical)}, nil
 }
 
 // HashOf is the hex SHA-256 of the canonical JSON of named strings: the one way
@@ -93,11 +92,10 @@ func HashOf(parts map[string]string) string {
 		}
 		canonical, _ = canonicalStrings(quoted)
 	}
-	sum := sha256.Sum256([]byte(canonical))
-	return hex.EncodeToString(sum[:])
+	return DigestBinary(canonical)
 }
 
-func canonicalStrings(object map[string]string) (string, error) {
+func canonicalStrings(object map[string]string) ([]byte, error) {
 	names, size, plain := make([]string, 0, len(object)), 2, true
 	for name, text := range object {
 		names = append(names, name)
@@ -112,21 +110,21 @@ func canonicalStrings(object map[string]string) (string, error) {
 		}
 		var err error
 		if raw, err = jsontext.AppendQuote(raw, name); err != nil {
-			return "", err
+			return nil, err
 		}
 		raw = append(raw, ':')
 		if raw, err = jsontext.AppendQuote(raw, object[name]); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
 	v := jsontext.Value(append(raw, '}'))
 	if !plain {
 		// RFC 8785 sorts by UTF-16 code units, which is byte order for ASCII alone.
 		if err := v.Canonicalize(); err != nil {
-			return "", err
+			return nil, err
 		}
 	}
-	return string(v), nil
+	return v, nil
 }
 
 func isASCII(s string) bool {
