@@ -18,7 +18,7 @@ import (
 
 // reportMemory makes the collector work harder above so many bytes, instead of letting
 // garbage grow to as much again as ten thousand groups take.
-const reportMemory = 144 << 20
+const reportMemory = 128 << 20
 
 func (a *app) dlqReportCommand() *cobra.Command {
 	var flowsFile, out, lang string

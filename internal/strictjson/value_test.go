@@ -1,9 +1,11 @@
 package strictjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -108,5 +110,38 @@ func TestCheckSaysWhatParseSays(t *testing.T) {
 	var syn *SyntaxError
 	if !errors.As(err, &syn) || syn.Reason != "duplicate object name" || syn.Offset == 0 {
 		t.Errorf("got %v", err)
+	}
+}
+
+// slowEnd is stringEnd a byte at a time.
+func slowEnd(raw []byte, at int) int {
+	for at++; raw[at] != '"'; at++ {
+		if raw[at] == '\\' {
+			at++
+		}
+	}
+	return at + 1
+}
+
+func TestTheEndOfAStringIsFoundWhateverItsLength(t *testing.T) {
+	for length := range 300 {
+		for _, escape := range []int{-1, 0, 7, 8, 63, 64, 65, 71, 72, 127, 128, 200} {
+			inside := bytes.Repeat([]byte("x"), length)
+			if escape >= 0 && escape+1 < length {
+				copy(inside[escape:], `\"`)
+			}
+			raw := slices.Concat([]byte(`"`), inside, []byte(`", "next"]`))
+			if got, want := stringEnd(raw, 0), slowEnd(raw, 0); got != want {
+				t.Fatalf("length %d, escape at %d: %d, want %d", length, escape, got, want)
+			}
+		}
+	}
+	for _, length := range []int{longWindow - 1, longWindow, longWindow + 64, longWindow + 65, 5 * longWindow} {
+		for _, tail := range []string{`"`, `\\"`, `\""`, `\\\"x"`} {
+			raw := slices.Concat([]byte(`"`), bytes.Repeat([]byte("y"), length), []byte(tail), []byte(`,"z"`))
+			if got, want := stringEnd(raw, 0), slowEnd(raw, 0); got != want {
+				t.Fatalf("length %d, %s: %d, want %d", length, tail, got, want)
+			}
+		}
 	}
 }
