@@ -108,12 +108,12 @@ type texts []string
 // bytes: to write them, the library walks the whole file.
 func (t *texts) UnmarshalYAML(decode func(any) error) error {
 	var many []string
-	if err := decode(&many); err == nil {
+	if err := decode(&many); err == nil && !slices.ContainsFunc(many, doubtful) {
 		*t = many
 		return nil
 	}
 	var one string
-	if err := decode(&one); err == nil {
+	if err := decode(&one); err == nil && !doubtful(one) {
 		*t = texts{one}
 		return nil
 	}
@@ -125,11 +125,25 @@ func (t *texts) UnmarshalYAML(decode func(any) error) error {
 	return nil
 }
 
+// doubtful reports whether a text must have been quoted: the library takes
+// {type: a: b}, which is no YAML, for the text "a: b".
+func doubtful(text string) bool { return strings.Contains(text, ": ") }
+
 // textsAlone are texts that the library reads on their own: it takes [a:b] inside
 // braces for a list of maps.
 type textsAlone []string
 
-func (t *textsAlone) UnmarshalYAML(raw []byte) error { return yaml.Unmarshal(raw, (*[]string)(t)) }
+func (t *textsAlone) UnmarshalYAML(raw []byte) error {
+	if err := yaml.Unmarshal(raw, (*[]string)(t)); err == nil {
+		return nil
+	}
+	var one string
+	if err := yaml.Unmarshal(raw, &one); err != nil {
+		return err
+	}
+	*t = textsAlone{one}
+	return nil
+}
 
 // Embedded loads the flows.yaml that is built into the binary.
 func Embedded(processors map[string]Processor) (*Set, error) {

@@ -126,6 +126,8 @@ func TestAMatchListsTextsHoweverTheyAreWritten(t *testing.T) {
 		"{type: [t:a, u:b]}":        {"t:a", "u:b"},
 		"{type: t:a}":               {"t:a"},
 		"{type: ['t: a', u]}":       {"t: a", "u"},
+		"{type: 't: a'}":            {"t: a"},
+		"\n      type: \"t: a\"":    {"t: a"},
 		"{type: [t, 7, true, 1.5]}": {"t", "7", "true", "1.5"},
 		"{type: &all [t, u], $.data.kind: &k k, source: *k}": {"t", "u"},
 		"\n      type: t:a":                           {"t:a"},
@@ -139,7 +141,7 @@ func TestAMatchListsTextsHoweverTheyAreWritten(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q", written, y.Match["type"], err, want)
 		}
 	}
-	for _, written := range []string{"{type: {t: a}}", "{type: [[t]]}", "{type: [{t: a}]}", "{type: [t: a]}", "\n      type:\n        t: a"} {
+	for _, written := range []string{"{type: {t: a}}", "{type: [[t]]}", "{type: [{t: a}]}", "{type: [t: a]}", "{type: t: a}", "{type: t: a: b}", "\n      type:\n        t: a"} {
 		var y flowYAML
 		if err := yaml.Unmarshal([]byte("match: "+written), &y); err == nil {
 			t.Errorf("%s was taken for %q", written, y.Match["type"])
