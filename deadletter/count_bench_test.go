@@ -113,5 +113,8 @@ func BenchmarkCount(b *testing.B) {
 	b.ReportMetric(server.CPU.Seconds()/float64(b.N), "stand-in-cpu-s")
 	b.ReportMetric(float64(letters)/(b.Elapsed().Seconds()/float64(b.N)), "letters/s")
 	b.ReportMetric(float64(p.megabytes()), "peak-live-MB")
-	b.ReportMetric(float64(p.heap>>20), "peak-heap-MB")
+	ratio.AtMost(b, float64(p.heap>>20), "peak-heap-MB", 200)
+	if letters == 1_000_000 {
+		ratio.AtMost(b, b.Elapsed().Seconds()/float64(b.N), "s", 15)
+	}
 }

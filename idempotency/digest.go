@@ -16,10 +16,11 @@ import (
 // that their neighbours keep their places. A missing payload counts as null.
 func Digest(payload strictjson.Value, without ...strictjson.Path) string {
 	w := writers.Get().(*canonical)
-	defer writers.Put(w)
 	w.out = slices.Grow(w.out[:0], len(payload.Raw())+64)
 	w.whole(payload, without)
-	return DigestBinary(w.out)
+	digest := DigestBinary(w.out)
+	writers.Put(w) // not where it panicked: its members would be half of an object's
+	return digest
 }
 
 // writers keep their room from one digest to the next: an event's is as large as

@@ -46,8 +46,9 @@ The raw bytes are stored first, then the letter. The same event again is one
 letter with one more sighting. What can't be read is kept as it is.
 
 Several events are taken in at a time; letters are printed in the order of the
-file. A service that asks for fewer calls is waited for. Where it is stopped, or a service refuses, it says which --skip goes on: an
-event that is taken in again is one more sighting, and none is left out.`, maxFile>>20),
+file. A service that asks for fewer calls is waited for, about a minute. Where it
+is stopped, or a service refuses, it says which --skip goes on: an event that is
+taken in again is one more sighting, and none is left out.`, maxFile>>20),
 		Example: `  oncegate dlq ingest events/dead-letters/three.jsonl --execute --yes
   oncegate dlq ingest export.jsonl --flow order.create`,
 		Args: cobra.ExactArgs(1),
@@ -55,13 +56,13 @@ event that is taken in again is one more sighting, and none is left out.`, maxFi
 			if skip < 0 {
 				return usageErrorf("--skip must not be negative")
 			}
-			progress := &progress{w: a.err}
+			teller := &progress{w: a.err}
 			each := (&letterFile{name: args[0], stdin: a.in, limit: maxFile}).each
 			total := 0
 			if err := each(func(m []byte) error {
 				for range deadletter.Split(m) {
 					if total++; total%100_000 == 0 {
-						progress.sayf("%d events read ...", total)
+						teller.sayf("%d events read ...", total)
 					}
 				}
 				return nil
@@ -99,12 +100,12 @@ event that is taken in again is one more sighting, and none is left out.`, maxFi
 				Flow: flowName, Preview: !do, Skip: skip, Sleep: sleep, Jitter: rand.Float64,
 				Throttled: func(n int, wait time.Duration) {
 					if wait >= time.Second { // shorter ones pass by unseen
-						progress.sayf("event %d of %d: a service asks for fewer calls; again in %s", n, total, wait.Round(time.Millisecond))
+						teller.sayf("event %d of %d: a service asks for fewer calls; again in %s", n, total, wait.Round(time.Millisecond))
 					}
 				},
 			}, func(n int, j deadletter.Judgement) error {
 				if n%1000 == 0 {
-					progress.sayf("%d of %d events ...", n, total)
+					teller.sayf("%d of %d events ...", n, total)
 				}
 				v := letterOf(j)
 				v.Sightings = max(v.Sightings, 1)

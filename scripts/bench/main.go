@@ -26,7 +26,7 @@ type suite struct {
 	pkg   string
 	names string // regular expression
 	time  string // as -benchtime takes it
-	asked bool   // only where --run names it: half an hour, and 4 GB of disk
+	asked bool   // only where --run names it: a quarter of an hour, and 4 GB of disk
 }
 
 // suites are what a full run takes: some minutes, and a GB for the full table.
